@@ -1,0 +1,1 @@
+"""The daemon that owns shadow repositories and is the only process that touches them."""

@@ -1,0 +1,1 @@
+"""Decides and schedules: the state machine of a worktree, its actor, and the manager of actors."""

@@ -1,0 +1,126 @@
+"""What core needs of the git side, as Protocol classes: the composition root hands in what fulfils them."""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from ckpt_protocol import checkpoint, store, worktree
+from ckpt_protocol.structs import Worktree
+
+__all__ = ["Caller", "Catalog", "OpenedStore", "Reader", "Writer"]
+
+
+class Caller:
+    """Who asks, for the record of an operation, and the way to call it off.
+
+    ``cancelled`` is set from another thread; the git side looks at it between files. ``progress`` takes a phase,
+    a count done, a total (0: not known) and bytes done; it may be called from any thread and must not block.
+    """
+
+    __slots__ = ("cancelled", "client", "progress", "session")
+
+    def __init__(
+        self,
+        client: str,
+        session: str | None = None,
+        progress: Callable[[str, int, int, int], None] = lambda _phase, _done, _total, _bytes: None,
+    ) -> None:
+        self.client = client
+        self.session = session
+        self.progress = progress
+        self.cancelled = threading.Event()
+
+
+class Writer(Protocol):
+    """The operations of one worktree that look at or change it. One thread at a time calls them."""
+
+    def save(self, params: checkpoint.SaveParams, caller: Caller) -> checkpoint.SaveResult:
+        """Make a checkpoint of the worktree as it is."""
+        ...
+
+    def status(self, params: worktree.StatusParams, caller: Caller) -> worktree.StatusResult:
+        """Compare the worktree with head. ``state`` and ``halted`` of the result are the actor's to fill in."""
+        ...
+
+    def diff(self, params: checkpoint.DiffParams, caller: Caller) -> checkpoint.DiffResult:
+        """Give a piece of a patch."""
+        ...
+
+    def restore(self, params: checkpoint.RestoreParams, caller: Caller) -> checkpoint.RestoreResult:
+        """Bring back a checkpoint, or some paths of it."""
+        ...
+
+    def undo(self, params: checkpoint.StepParams, caller: Caller) -> checkpoint.RestoreResult:
+        """Reverse the newest restore that is not undone."""
+        ...
+
+    def redo(self, params: checkpoint.StepParams, caller: Caller) -> checkpoint.RestoreResult:
+        """Reverse the newest undo."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and memory; nothing else is called afterwards."""
+        ...
+
+
+class Reader(Protocol):
+    """The operations that only read the store. They run beside a Writer, on another thread, one at a time."""
+
+    def head(self, params: checkpoint.HeadParams) -> checkpoint.HeadResult:
+        """Give the base of comparison."""
+        ...
+
+    def list(self, params: checkpoint.ListParams) -> checkpoint.ListResult:
+        """List checkpoints, newest first."""
+        ...
+
+    def show(self, params: checkpoint.ShowParams) -> checkpoint.ShowResult:
+        """Give a checkpoint and what it changed."""
+        ...
+
+    def cat(self, params: checkpoint.CatParams) -> checkpoint.CatResult:
+        """Give a piece of a file of a checkpoint."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and memory; nothing else is called afterwards."""
+        ...
+
+
+class OpenedStore(NamedTuple):
+    """A store that is open: ``folder`` is its absolute path, ``created`` tells whether it is new."""
+
+    folder: bytes
+    created: bool
+    writer: Writer
+    reader: Reader
+
+
+class Catalog(Protocol):
+    """The stores of checkpoint directories. Calls may come from several threads, for different worktrees."""
+
+    def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedStore:
+        """Open the store of a worktree.
+
+        Raises DomainError: ``not_tracked`` where there is none and ``create`` is false, ``protected_place``
+        where one would be made there without ``force``, ``identity_mismatch`` where the client's device and
+        inode are not what the daemon sees at the path, ``not_a_directory``, ``store_format``, ``store_damaged``.
+        A missing worktree that has a store opens (its checkpoints can be listed and restored).
+        """
+        ...
+
+    def list(self, checkpoint_dir: bytes) -> worktree.ListResult:
+        """List the tracked worktrees."""
+        ...
+
+    def dead(self, checkpoint_dir: bytes) -> store.PruneResult:
+        """Tell what a prune would delete (``dry_run`` true); changes nothing."""
+        ...
+
+    def delete(self, checkpoint_dir: bytes, folder: bytes) -> None:
+        """Delete one store folder, which nobody has open."""
+        ...
+
+    def find(self, checkpoint_dir: bytes, worktree_path: bytes) -> tuple[bytes, int] | None:
+        """Give the folder and the number of checkpoints of a worktree's store, or None."""
+        ...

@@ -1,0 +1,72 @@
+"""Git tree objects: names that may stand in one, and the bytes of one."""
+
+from typing import Final, NamedTuple
+
+from ckptd.errors import DomainError
+
+__all__ = [
+    "DIRECTORY",
+    "EXECUTABLE",
+    "LINK",
+    "REGULAR",
+    "TreeEntry",
+    "format_tree",
+    "is_git_dir",
+    "parse_tree",
+    "storable",
+]
+
+REGULAR: Final = 0o100644
+EXECUTABLE: Final = 0o100755
+LINK: Final = 0o120000
+DIRECTORY: Final = 0o040000
+
+_MODES: Final = {b"100644": REGULAR, b"100755": EXECUTABLE, b"120000": LINK, b"40000": DIRECTORY}
+_TEXTS: Final = {mode: text for text, mode in _MODES.items()}
+
+
+class TreeEntry(NamedTuple):
+    """What a name stands for: a mode of git's and the 20-byte id of a blob or tree."""
+
+    mode: int
+    oid: bytes
+
+
+def is_git_dir(name: bytes) -> bool:
+    """Tell whether a name is ``.git`` in any ASCII case."""
+    return len(name) == 4 and name.lower() == b".git"
+
+
+def storable(name: bytes) -> bool:
+    """Tell whether a name may stand in a tree: the one rule for saving and for restoring."""
+    return bool(name) and name not in (b".", b"..") and b"/" not in name and b"\0" not in name and not is_git_dir(name)
+
+
+def format_tree(entries: dict[bytes, TreeEntry]) -> bytes:
+    """Give the bytes of a tree object, in git's order: as if each directory's name ended with a slash."""
+    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1].mode == DIRECTORY else item[0])
+    return b"".join([b"%s %s\0%s" % (_TEXTS[entry.mode], name, entry.oid) for name, entry in ordered])
+
+
+def parse_tree(data: bytes) -> dict[bytes, TreeEntry]:
+    """Read the bytes of a tree object.
+
+    Raises DomainError ``store_damaged`` for what no save of ours writes: a name that is not storable, a name
+    twice, a mode that is not one of the four, a cut end. Such a tree is refused as a whole.
+    """
+    entries: dict[bytes, TreeEntry] = {}
+    at = 0
+    while at < len(data):
+        space = data.find(b" ", at, at + 8)
+        zero = data.find(b"\0", space)
+        mode = _MODES.get(data[at:space]) if space > 0 else None
+        if mode is None or zero < 0 or zero + 21 > len(data):
+            raise DomainError("store_damaged", "a tree object of the store is malformed")
+        name = data[space + 1 : zero]
+        if not storable(name) or name in entries:
+            raise DomainError(
+                "store_damaged", f"a tree object of the store holds the name {name!r}, which must not be restored"
+            )
+        entries[name] = TreeEntry(mode, data[zero + 1 : zero + 21])
+        at = zero + 21
+    return entries

@@ -1,0 +1,83 @@
+"""Where the daemon's socket, lock and logs lie. Pure: the environment is an argument."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+
+__all__ = [
+    "APP",
+    "MAX_SOCKET_PATH_BYTES",
+    "InsecureDirectoryError",
+    "ensure_private",
+    "run_dir",
+    "socket_path",
+    "state_dir",
+]
+
+APP = "fabricatio-checkpoint"
+
+MAX_SOCKET_PATH_BYTES = 103
+"""The shortest limit of ``sun_path`` among the systems we know (macOS; Linux has 107)."""
+
+
+class InsecureDirectoryError(OSError):
+    """A directory for sockets or logs that others could write to, or that is not a directory of ours."""
+
+
+def state_dir(environ: Mapping[str, str]) -> str:
+    """The directory of logs and start locks: ``$XDG_STATE_HOME``, else ``~/.local/state``, and our name."""
+    base = environ.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):
+        base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "state")
+    return os.path.join(base, APP)
+
+
+def run_dir(environ: Mapping[str, str]) -> str:
+    """The directory of the socket: below ``$XDG_RUNTIME_DIR``, else in the state directory.
+
+    A runtime directory that is not ours alone is passed over, as one that does not exist.
+    """
+    base = environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(base) and _is_private(base):
+        return os.path.join(base, APP)
+    return os.path.join(state_dir(environ), "run")
+
+
+def socket_path(environ: Mapping[str, str], configured: str | None = None) -> str:
+    """The socket's path: the configured one, else ``ckptd.sock`` in run_dir().
+
+    A path too long for a socket address becomes a short one below ``/tmp``, named by a hash of the long one; its
+    directory is made private before use as any other.
+    """
+    path = configured or os.path.join(run_dir(environ), "ckptd.sock")
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
+        return path
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return f"/tmp/ckpt-{os.getuid()}-{digest}/ckptd.sock"
+
+
+def ensure_private(directory: str) -> None:
+    """Make a directory of mode 0700, or check that the one there is ours alone.
+
+    Raises InsecureDirectoryError where it is a link, another user's, or open to others; OSError where it cannot
+    be made.
+    """
+    parent = os.path.dirname(directory)
+    if parent and not os.path.isdir(parent):
+        os.makedirs(parent, 0o700, exist_ok=True)
+    try:
+        os.mkdir(directory, 0o700)
+    except FileExistsError:
+        if not _is_private(directory):
+            raise InsecureDirectoryError(
+                f"{directory} must be a directory of yours with mode 0700: check who made it, then chmod 700 it"
+            ) from None
+
+
+def _is_private(directory: str) -> bool:
+    try:
+        found = os.lstat(directory)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077

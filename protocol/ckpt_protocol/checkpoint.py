@@ -1,0 +1,228 @@
+"""Methods about checkpoints: make, list, compare, read, restore."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from ckpt_protocol.structs import (
+    Change,
+    CheckpointRecord,
+    Chunk,
+    Kind,
+    LeftOut,
+    Natural,
+    Request,
+    Result,
+    Token,
+    WirePath,
+    Worktree,
+)
+
+__all__ = [
+    "CatParams",
+    "CatResult",
+    "DiffParams",
+    "DiffResult",
+    "HeadParams",
+    "HeadResult",
+    "ListParams",
+    "ListResult",
+    "RestoreParams",
+    "RestoreResult",
+    "SaveParams",
+    "SaveResult",
+    "ShowParams",
+    "ShowResult",
+    "StepParams",
+]
+
+WORKTREE = "WORKTREE"
+"""As ``to_id`` of a diff: the worktree as it is now."""
+
+
+class SaveParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.save``. ``full`` scans even where a watcher could tell, ``rehash`` reads every file.
+
+    ``force`` saves a worktree that is suddenly empty, and makes a store for a protected place.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    message: str | None = None
+    kind: Literal["manual", "auto"] = "manual"
+    tag: str | None = None
+    meta: dict[str, str] = {}
+    full: bool = False
+    rehash: bool = False
+    force: bool = False
+
+
+class SaveResult(Result, frozen=True, kw_only=True):
+    """``created`` is false where nothing had changed and ``id`` is the checkpoint that already was.
+
+    ``files`` counts the files and links in the checkpoint. ``notes`` says what the caller might not expect: a
+    message that was not used, rules that suddenly drop most files.
+    """
+
+    id: str
+    seq: int
+    created: bool
+    complete: bool
+    skipped: list[LeftOut]
+    excluded: list[LeftOut]
+    files: int
+    notes: list[str] = []
+
+
+class HeadParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.head``: the base of comparison."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+
+
+class HeadResult(Result, frozen=True, kw_only=True):
+    """The head checkpoint."""
+
+    id: str
+
+
+class ListParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.list``: newest first; ``before_seq`` continues a list after its last entry."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1000
+    before_seq: Natural | None = None
+    kind: Kind | None = None
+    meta: dict[str, str] = {}
+    paths: list[WirePath] = []
+
+
+class ListResult(Result, frozen=True, kw_only=True):
+    """``more`` tells whether older checkpoints remain; ``damaged`` counts those that cannot be read."""
+
+    checkpoints: list[CheckpointRecord]
+    head: str | None
+    more: bool
+    damaged: int = 0
+
+
+class ShowParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.show``: a checkpoint and what it changed; ``id`` in any form that names one."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    id: str
+
+
+class ShowResult(Result, frozen=True, kw_only=True):
+    """``changes`` compares with ``base``: its recorded base, else the checkpoint before it, else nothing."""
+
+    checkpoint: CheckpointRecord
+    base: str | None
+    changes: list[Change]
+    skipped: list[LeftOut]
+    excluded: list[LeftOut]
+
+
+class DiffParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.diff``: a patch in chunks.
+
+    ``from_id`` None means head; ``to_id`` is an id or ``WORKTREE``. The first call gives a ``cursor``; calls
+    with it read on at ``offset`` in the very same patch.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    from_id: str | None = None
+    to_id: str = WORKTREE
+    paths: list[WirePath] = []
+    format: Literal["patch", "stat", "name-status"] = "patch"
+    context_lines: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 3
+    cursor: str | None = None
+    offset: Natural = 0
+
+
+class DiffResult(Result, frozen=True, kw_only=True):
+    """A piece of the output at ``offset``; ``cursor`` is None where this is the last piece."""
+
+    data: Chunk
+    offset: int
+    total_bytes: int
+    cursor: str | None
+
+
+class CatParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.cat``: bytes of one file of a checkpoint, from ``offset``."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    id: str
+    path: WirePath
+    offset: Natural = 0
+    length: Annotated[int, msgspec.Meta(ge=1, le=1_048_576)] = 1_048_576
+
+
+class CatResult(Result, frozen=True, kw_only=True):
+    """``mode`` is git's, in octal; a link's bytes are its target."""
+
+    data: Chunk
+    offset: int
+    total_bytes: int
+    mode: Literal["100644", "100755", "120000"]
+    id: str
+
+
+class RestoreParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.restore``: the whole tree, or some paths.
+
+    ``id`` None means head. ``paths`` None restores the whole tree and moves head; a list restores files and
+    directories and leaves head. ``delete`` deletes given paths that the checkpoint does not have. ``digest``
+    refuses any plan but the one with it. ``recreate`` makes a worktree that is missing.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    id: str | None = None
+    paths: list[WirePath] | None = None
+    dry_run: bool = False
+    digest: str | None = None
+    delete: bool = False
+    skip_conflicts: bool = False
+    recreate: bool = False
+
+
+class StepParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.undo`` and ``checkpoint.redo``."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    dry_run: bool = False
+    digest: str | None = None
+    skip_conflicts: bool = False
+
+
+class RestoreResult(Result, frozen=True, kw_only=True):
+    """What a restore did, or with ``dry_run`` would do; every list is sorted by path.
+
+    ``target`` is the checkpoint whose content is written. ``safety`` holds everything that was overwritten or
+    deleted; None where the plan was empty. ``edited`` are paths that an undo or redo overwrote although they
+    had changed since. ``weak`` tells that the file system has no atomic exchange.
+    """
+
+    target: str | None
+    written: list[WirePath]
+    deleted: list[WirePath]
+    kept: list[WirePath]
+    conflicts: list[LeftOut]
+    edited: list[WirePath]
+    safety: str | None
+    head: str | None
+    digest: str
+    weak: bool
+    dry_run: bool
+    notes: list[str] = []

@@ -1,0 +1,66 @@
+"""Methods about the daemon itself. These stay readable across all versions."""
+
+from ckpt_protocol.structs import Request, Result, WirePath
+
+__all__ = [
+    "HelloParams",
+    "HelloResult",
+    "OpenStore",
+    "StatusParams",
+    "StatusResult",
+    "StopParams",
+    "StopResult",
+]
+
+
+class HelloParams(Request, frozen=True, kw_only=True):
+    """``daemon.hello``: the first call of a connection. ``client`` names the program that asks."""
+
+    protocol: int
+    build: str
+    client: str
+    session: str | None = None
+
+
+class HelloResult(Result, frozen=True, kw_only=True):
+    """Who answers. ``capabilities`` are the methods it has."""
+
+    protocol: int
+    build: str
+    pid: int
+    capabilities: list[str]
+
+
+class StatusParams(Request, frozen=True, kw_only=True):
+    """``daemon.status``: needs no hello."""
+
+
+class OpenStore(Result, frozen=True, kw_only=True):
+    """A store that the daemon has open, and its actor's state."""
+
+    worktree: WirePath
+    store: WirePath
+    state: str
+    queued: int
+
+
+class StatusResult(Result, frozen=True, kw_only=True):
+    """``uptime_s`` in seconds."""
+
+    pid: int
+    version: str
+    protocol: int
+    socket: WirePath
+    uptime_s: float
+    connections: int
+    stores: list[OpenStore]
+
+
+class StopParams(Request, frozen=True, kw_only=True):
+    """``daemon.stop``: needs no hello. Finishes what runs, answers what is queued, and ends."""
+
+
+class StopResult(Result, frozen=True, kw_only=True):
+    """``pid`` ends soon after this answer."""
+
+    pid: int

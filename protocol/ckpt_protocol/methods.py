@@ -1,0 +1,40 @@
+"""The table of methods: name, params, result, and whether it changes anything."""
+
+from typing import Final, NamedTuple
+
+from ckpt_protocol import checkpoint, daemon, store, worktree
+from ckpt_protocol.structs import Request, Result
+
+__all__ = ["METHODS", "Method"]
+
+
+class Method(NamedTuple):
+    """One row. ``writes`` methods carry a token, so that a retried request is done once."""
+
+    name: str
+    params: type[Request]
+    result: type[Result]
+    writes: bool
+
+
+_ROWS: Final = (
+    Method("daemon.hello", daemon.HelloParams, daemon.HelloResult, False),
+    Method("daemon.status", daemon.StatusParams, daemon.StatusResult, False),
+    Method("daemon.stop", daemon.StopParams, daemon.StopResult, False),
+    Method("worktree.open", worktree.OpenParams, worktree.OpenResult, True),
+    Method("worktree.list", worktree.ListParams, worktree.ListResult, False),
+    Method("worktree.status", worktree.StatusParams, worktree.StatusResult, False),
+    Method("worktree.forget", worktree.ForgetParams, worktree.ForgetResult, True),
+    Method("checkpoint.save", checkpoint.SaveParams, checkpoint.SaveResult, True),
+    Method("checkpoint.head", checkpoint.HeadParams, checkpoint.HeadResult, False),
+    Method("checkpoint.list", checkpoint.ListParams, checkpoint.ListResult, False),
+    Method("checkpoint.show", checkpoint.ShowParams, checkpoint.ShowResult, False),
+    Method("checkpoint.diff", checkpoint.DiffParams, checkpoint.DiffResult, False),
+    Method("checkpoint.cat", checkpoint.CatParams, checkpoint.CatResult, False),
+    Method("checkpoint.restore", checkpoint.RestoreParams, checkpoint.RestoreResult, True),
+    Method("checkpoint.undo", checkpoint.StepParams, checkpoint.RestoreResult, True),
+    Method("checkpoint.redo", checkpoint.StepParams, checkpoint.RestoreResult, True),
+    Method("store.prune", store.PruneParams, store.PruneResult, True),
+)
+
+METHODS: Final = {row.name: row for row in _ROWS}
