@@ -1,6 +1,5 @@
 """Where the daemon's socket, lock and logs lie. Pure: the environment is an argument."""
 
-import hashlib
 import os
 import stat
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ def state_dir(environ: Mapping[str, str]) -> str:
     """The directory of logs and start locks: ``$XDG_STATE_HOME``, else ``~/.local/state``, and our name."""
     base = environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
-        base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "state")
+        base = os.path.join(environ.get("HOME") or _home(), ".local", "state")
     return os.path.join(base, APP)
 
 
@@ -53,6 +52,8 @@ def socket_path(environ: Mapping[str, str], configured: str | None = None) -> st
     path = configured or os.path.join(run_dir(environ), "ckptd.sock")
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path
+    import hashlib  # milliseconds that only a long path is worth
+
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return f"/tmp/ckpt-{os.getuid()}-{digest}/ckptd.sock"
 
@@ -73,6 +74,15 @@ def ensure_private(directory: str) -> None:
             raise InsecureDirectoryError(
                 f"{directory} must be a directory of yours with mode 0700: check who made it, then chmod 700 it"
             ) from None
+
+
+def _home() -> str:
+    import pwd  # not on every system, and needed by nobody who has HOME
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return "/"
 
 
 def _is_private(directory: str) -> bool:

@@ -25,36 +25,39 @@ class FrameDecoder:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._pieces: list[bytes] = []
-        self._held = 0
+        # One buffer and no list of pieces: a frame that arrives byte by byte must not cost many times its length.
+        self._begun = bytearray()
+        self._refused = False
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next piece; return the frames it completes, in order, without their line ends.
 
-        Raises FrameTooLargeError at the first frame over the limit; frames before it in the same piece are lost
-        with the connection.
+        Raises FrameTooLargeError at the first frame over the limit, and ever after; frames before it in the same
+        piece are lost with the connection.
         """
         lines = data.split(b"\n")
-        frames: list[bytes] = []
-        for line in lines[:-1]:
-            self._hold(line)
-            frames.append(b"".join(self._pieces))
-            self._pieces.clear()
-            self._held = 0
-        self._hold(lines[-1])
+        frames = [self._complete(line) for line in lines[:-1]]
+        self._check(lines[-1])
+        self._begun += lines[-1]
         return frames
 
     @property
     def pending_bytes(self) -> int:
         """The length of the frame that has begun and not ended; above 0 at the end of a stream, it was cut."""
-        return self._held
+        return len(self._begun)
 
-    def _hold(self, piece: bytes) -> None:
-        self._held += len(piece)
-        if self._held > self._limit:
+    def _complete(self, line: bytes) -> bytes:
+        self._check(line)
+        if not self._begun:
+            return line
+        frame = bytes(self._begun + line)
+        self._begun.clear()
+        return frame
+
+    def _check(self, piece: bytes) -> None:
+        self._refused = self._refused or len(self._begun) + len(piece) > self._limit
+        if self._refused:
             raise FrameTooLargeError(self._limit)
-        if piece:
-            self._pieces.append(piece)
 
 
 def encode_frame(message: bytes) -> bytes:

@@ -38,9 +38,13 @@ class PathB64(Request, frozen=True, kw_only=True):
 
 WirePath = str | PathB64
 
-Token = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$", description="128 random bits made by the client")]
+# "$" of Python's patterns also stands before a last line feed; this end is the end in every dialect.
+_END = r"(?![\s\S])"
+Token = Annotated[str, msgspec.Meta(pattern=f"^[0-9a-f]{{32}}{_END}", description="128 random bits made by the client")]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
-Decimal = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,19})$", description="an unsigned 64-bit integer")]
+Decimal = Annotated[
+    str, msgspec.Meta(pattern=f"^(0|[1-9][0-9]{{0,19}}){_END}", description="an unsigned 64-bit integer")
+]
 
 
 def to_wire(path: bytes) -> WirePath:

@@ -34,6 +34,13 @@ class Caller:
 class Writer(Protocol):
     """The operations of one worktree that look at or change it. One thread at a time calls them."""
 
+    def check_place(self, place: Worktree) -> None:
+        """Compare a client's view of the worktree with the daemon's, before each operation.
+
+        Raises DomainError ``identity_mismatch``. A missing worktree is no mismatch where the client misses it too.
+        """
+        ...
+
     def save(self, params: checkpoint.SaveParams, caller: Caller) -> checkpoint.SaveResult:
         """Make a checkpoint of the worktree as it is."""
         ...

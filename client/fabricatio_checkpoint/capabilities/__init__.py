@@ -1,0 +1,1 @@
+"""What agent roles can be given."""

@@ -1,0 +1,130 @@
+"""``daemon run``, ``start``, ``stop``, ``status`` and ``logs``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ckpt_protocol.address import state_dir
+from ckpt_protocol.wirepath import encode
+from fabricatio_checkpoint.cli.failure import EXIT_NOT_RUNNING
+from fabricatio_checkpoint.cli.text import counted, quoted, visible, wire_text
+from fabricatio_checkpoint.errors import CheckpointError, error_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from fabricatio_checkpoint.cli.session import Session
+
+__all__ = ["logs", "run", "start", "status", "stop"]
+
+_STOP_DEADLINE_S = 30.0
+_USUAL_LINES = 50
+
+
+def run(session: Session) -> int:
+    """Become the daemon: this process is replaced."""
+    os.execv(sys.executable, [sys.executable, "-m", "ckptd", *session.arguments.all_words("ARG")])
+
+
+def start(session: Session) -> int:
+    """Start the daemon, or say that it runs."""
+    found = _if_running(session, "daemon.status")
+    result = found or _started(session)
+    if session.out.json:
+        session.out.document(_described(result))
+    else:
+        session.out.line(f"the daemon {'runs already' if found else 'has started'}, pid {result['pid']}")
+    return 0
+
+
+def _started(session: Session) -> dict[str, Any]:
+    from fabricatio_checkpoint.launch import connect
+
+    connect(session.socket).close()
+    return session.call("daemon.status", {})
+
+
+def stop(session: Session) -> int:
+    """Stop the daemon and wait until its process has ended."""
+    from fabricatio_checkpoint.cli.daemonctl import wait_until_ended
+
+    result = _if_running(session, "daemon.stop")
+    if result is not None:
+        session.close()
+        if not wait_until_ended(result["pid"], session.socket, _STOP_DEADLINE_S):
+            raise error_of(
+                "stopping",
+                f"the daemon (pid {result['pid']}) has not ended after {_STOP_DEADLINE_S:.0f} seconds",
+                hint="it finishes what runs; ckpt daemon logs shows what",
+            )
+    if session.out.json:
+        session.out.document({"stopped": result is not None, "pid": result and result["pid"]})
+    else:
+        session.out.line(f"the daemon has ended, pid {result['pid']}" if result else "the daemon does not run")
+    return 0
+
+
+def status(session: Session) -> int:
+    """Say whether the daemon runs; one that does not is not started, and the exit code tells it."""
+    result = _if_running(session, "daemon.status")
+    if session.out.json:
+        session.out.document(_described(result) if result else _absent(session))
+    elif result is None:
+        session.out.line("the daemon does not run")
+    else:
+        _print(session, result)
+    return 0 if result else EXIT_NOT_RUNNING
+
+
+def _print(session: Session, result: dict[str, Any]) -> None:
+    up = f"{result['uptime_s']:.0f} s"
+    session.out.line(f"the daemon runs, pid {result['pid']}, version {visible(result['version'])}, up {up}")
+    session.out.line(f"socket {wire_text(result['socket'])}")
+    session.out.line(f"{counted(len(result['stores']), 'open store')}")
+    for store in result["stores"]:
+        queued = f", {store['queued']} waiting" if store["queued"] else ""
+        session.out.line(f"  {wire_text(store['worktree'])} ({visible(store['state'])}{queued})")
+
+
+def logs(session: Session) -> int:
+    """Print the end of the log."""
+    path = os.path.join(state_dir(os.environ), "ckptd.log")
+    found = _log_tail(path, session.arguments.number("lines") or _USUAL_LINES)
+    if session.out.json:
+        lines = found.decode("utf-8", "replace").splitlines()
+        session.out.document({"path": encode(os.fsencode(path)), "lines": lines})
+    else:
+        session.out.raw(found)
+    return 0
+
+
+def _log_tail(path: str, lines: int) -> bytes:
+    from fabricatio_checkpoint.cli.daemonctl import tail
+
+    try:
+        return tail(path, lines)
+    except FileNotFoundError as error:
+        raise error_of("not_running", f"there is no log yet at {quoted(path)}") from error
+    except OSError as error:
+        raise error_of("io_error", f"cannot read {quoted(path)}: {error.strerror}") from error
+
+
+def _if_running(session: Session, method: str) -> dict[str, Any] | None:
+    """Ask a daemon that runs; None where none does. None is started."""
+    try:
+        return session.call(method, {}, start=False)
+    except CheckpointError as error:
+        if error.kind != "not_running":
+            raise
+        return None
+
+
+def _described(result: dict[str, Any]) -> dict[str, Any]:
+    return {"running": True, **result}
+
+
+def _absent(session: Session) -> dict[str, Any]:
+    unknown = dict.fromkeys(("pid", "version", "protocol", "uptime_s"))
+    return {"running": False, **unknown, "socket": encode(os.fsencode(session.socket)), "stores": []}

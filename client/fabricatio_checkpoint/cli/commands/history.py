@@ -1,0 +1,138 @@
+"""``ls`` and ``show``: the checkpoints of a worktree."""
+
+from __future__ import annotations
+
+from fabricatio_checkpoint.cli.clock import age, local
+from fabricatio_checkpoint.cli.failure import UsageError
+from fabricatio_checkpoint.cli.table import open_table
+from fabricatio_checkpoint.cli.text import first_line, short, visible
+from fabricatio_checkpoint.cli.words import change_line, left_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from fabricatio_checkpoint.cli.session import Session
+
+__all__ = ["ls", "show"]
+
+_PAGE = 1000
+_KINDS = ("manual", "auto", "safety")
+_HEADERS = ("id", "#", "time", "kind", "message")
+_WIDTHS = (10, 5, 19, 6)
+
+
+def ls(session: Session) -> int:
+    """List checkpoints, newest first, page by page: however many there are, the first ones come at once."""
+    pages = _pages(session, _filters(session), session.arguments.number("limit"))
+    if session.out.json:
+        session.out.document(_whole(pages))
+    else:
+        _print(session, pages)
+    return 0
+
+
+def _filters(session: Session) -> dict[str, Any]:
+    given = session.arguments
+    kind, meta = given.value("kind"), given.pairs("meta")
+    if kind is not None and kind not in _KINDS:
+        raise UsageError(f"--kind takes {', '.join(_KINDS[:-1])} or {_KINDS[-1]}, not {kind!r}")
+    filters: dict[str, Any] = {"kind": kind} if kind else {}
+    if meta:
+        filters["meta"] = meta
+    return {**filters, **session.filter(given.all_words("PATH"))}
+
+
+def _pages(session: Session, filters: dict[str, Any], limit: int | None) -> Iterator[dict[str, Any]]:
+    left = limit
+    position: dict[str, int] = {}
+    while True:
+        size = _PAGE if left is None else min(left, _PAGE)
+        page = session.ask("checkpoint.list", limit=size, **filters, **position)
+        yield page
+        found = page["checkpoints"]
+        left = None if left is None else left - len(found)
+        if not page["more"] or not found or left == 0:
+            return
+        position = {"before_seq": found[-1]["seq"]}
+
+
+def _whole(pages: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Put the pages together; head and ``more`` are those of the last."""
+    records: list[Any] = []
+    last: dict[str, Any] = {}
+    for page in pages:
+        records += page["checkpoints"]
+        last = page
+    return {**last, "checkpoints": records}
+
+
+def _print(session: Session, pages: Iterable[dict[str, Any]]) -> None:
+    table = open_table(session.out, _HEADERS, _WIDTHS)
+    rows = damaged = 0
+    for page in pages:
+        damaged = page.get("damaged", 0)
+        for record in page["checkpoints"]:
+            table.add(_cells(record, page["head"]))
+            rows += 1
+    table.end()
+    if not rows:
+        session.out.note("no checkpoint is like that" if _narrowed(session) else "no checkpoints yet")
+    if damaged:
+        session.out.note(f"{damaged} more cannot be read and are not listed")
+
+
+def _narrowed(session: Session) -> bool:
+    given = session.arguments
+    return bool(given.all_words("PATH") or given.value("kind") or given.pairs("meta"))
+
+
+def _cells(record: dict[str, Any], head: str | None) -> tuple[str, ...]:
+    labels = (["HEAD"] if record["id"] == head else []) + [visible(tag) for tag in record["tags"]]
+    message = first_line(record["message"])
+    message += f"  [{', '.join(labels)}]" if labels else ""
+    message += "" if record["complete"] else "  (incomplete)"
+    return short(record["id"]), f"#{record['seq']}", local(record["time"]), record["kind"], message
+
+
+def show(session: Session) -> int:
+    """Show one checkpoint: what is known about it, its message, what it changed."""
+    result = session.ask("checkpoint.show", id=session.arguments.words["ID"][0])
+    if session.out.json:
+        session.out.document(result)
+        return 0
+    record = result["checkpoint"]
+    for line in [*_facts(record), *_message(record), *_changes(result)]:
+        session.out.line(line)
+    return 0
+
+
+def _facts(record: dict[str, Any]) -> Iterator[str]:
+    yield f"checkpoint {record['id']}"
+    yield f"number     #{record['seq']}, {record['kind']}" + ("" if record["complete"] else ", incomplete")
+    yield f"time       {local(record['time'])} ({age(record['time'])})"
+    if record["tags"]:
+        yield f"tags       {visible(', '.join(record['tags']))}"
+    for key, value in record["meta"].items():
+        yield f"meta       {visible(key)}={visible(value)}"
+    if record.get("client"):
+        yield f"client     {visible(record['client'])}"
+
+
+def _message(record: dict[str, Any]) -> Iterator[str]:
+    if record["message"]:
+        yield ""
+        for line in record["message"].splitlines():
+            yield f"    {visible(line)}".rstrip()
+
+
+def _changes(result: dict[str, Any]) -> Iterator[str]:
+    since = f"since {short(result['base'])}" if result["base"] else "and nothing before it"
+    yield ""
+    yield f"changed {since}:" if result["changes"] else f"nothing changed {since}"
+    for change in result["changes"]:
+        yield f"  {change_line(change)}"
+    for what in ("skipped", "excluded"):
+        for entry in result[what]:
+            yield f"{what}: {left_out(entry)}"

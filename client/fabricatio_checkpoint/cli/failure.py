@@ -1,0 +1,117 @@
+"""What goes wrong, as text or JSON and as an exit code: the last arrow of the error chain."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from fabricatio_checkpoint.cli.text import MANY, quoted, visible
+from fabricatio_checkpoint.errors import CheckpointError, InternalError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fabricatio_checkpoint.cli.output import Output
+
+__all__ = ["EXIT_INTERRUPTED", "EXIT_LEFT_OUT", "EXIT_NOT_RUNNING", "UsageError", "report", "report_interrupt"]
+
+EXIT_LEFT_OUT = 3
+"""Done, but something that should be in it is not."""
+
+EXIT_NOT_RUNNING = 20
+EXIT_INTERRUPTED = 130
+
+_BEGIN = "begin with: ckpt save"
+
+# The words of the command line; they go before the hint of the answer, which speaks to every kind of client.
+_HINTS = {
+    "not_tracked": _BEGIN,
+    "no_checkpoint": _BEGIN,
+    "conflicts": "--skip-conflicts restores everything else",
+    "plan_changed": "look at the new plan with --dry-run, then repeat",
+    "worktree_empty": "ckpt save --force saves it as it is, ckpt reset brings the files back",
+    "not_running": "ckpt daemon start starts it, and so does any command that needs it",
+}
+_FALLBACK_HINTS = {
+    "worktree_missing": "if it is gone for good, ckpt -w DIR reset --recreate makes it again",
+    "protected_place": "--force does it all the same",
+    "unknown_checkpoint": "ckpt ls shows what there is",
+    "ambiguous_id": "give more digits",
+    "path_not_in_checkpoint": "--delete deletes what the checkpoint does not have",
+}
+
+
+class UsageError(CheckpointError):
+    """A command line that the grammar does not have."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, kind="usage", hint=hint)
+
+
+class _Interrupted(CheckpointError):
+    exit_code = EXIT_INTERRUPTED
+
+
+def report(error: Exception, out: Output) -> int:
+    """Tell an error in one or two lines, or as the JSON document; return the exit code."""
+    told = error if isinstance(error, CheckpointError) else _bug(error)
+    hint = _HINTS.get(told.kind) or told.hint or _FALLBACK_HINTS.get(told.kind)
+    if out.json:
+        out.document({"error": _document(told, hint)})
+    else:
+        _print(told, hint, out)
+    return told.exit_code
+
+
+def report_interrupt(out: Output) -> int:
+    """Tell that Ctrl-C ended the command; return its exit code."""
+    return report(_Interrupted("interrupted", kind="cancelled"), out)
+
+
+def _document(told: CheckpointError, hint: str | None) -> dict[str, object]:
+    from ckpt_protocol.wirepath import encode
+
+    # A name that is not UTF-8 may be quoted in a message: JSON cannot hold it as it is.
+    message = told.message.encode("utf-8", "backslashreplace").decode("utf-8")
+    paths = [encode(os.fsencode(path)) for path in told.paths]
+    return {"kind": told.kind, "message": message, "hint": hint, "paths": paths}
+
+
+def _print(told: CheckpointError, hint: str | None, out: Output) -> None:
+    message = "\n".join(map(visible, told.message.splitlines())) or told.kind
+    if told.error_id:
+        message += f" (error {told.error_id} in the daemon's log)"
+    out.note(f"{message}; {visible(hint)}" if hint else message)
+    if told.kind == "conflicts" or not any(path in told.message for path in told.paths):
+        for path in told.paths[:MANY]:
+            out.remark(f"  {quoted(path)}")
+        if len(told.paths) > MANY:
+            out.remark(f"  and {len(told.paths) - MANY} more (--json lists all)")
+
+
+def _bug(error: Exception) -> CheckpointError:
+    import traceback
+
+    trace = "".join(traceback.format_exception(error))
+    if os.environ.get("CKPT_DEBUG") == "1":
+        sys.stderr.write(trace)
+    where = _keep_trace(trace)
+    kept = f"the traceback is in {where}" if where else "the traceback could not be written"
+    return InternalError(f"unexpected {type(error).__name__}; {kept}", hint="CKPT_DEBUG=1 shows it")
+
+
+def _keep_trace(trace: str) -> str | None:
+    """Write the traceback to the one crash file of the state directory; None where that cannot be done."""
+    from ckpt_protocol.address import ensure_private, state_dir
+
+    try:
+        directory = state_dir(os.environ)
+        ensure_private(directory)
+        path = os.path.join(directory, "ckpt-crash.txt")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o600), "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(trace)
+    except OSError:
+        return None
+    return path

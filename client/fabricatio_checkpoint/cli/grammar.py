@@ -1,0 +1,182 @@
+"""The commands of ``ckpt`` as a table: what each takes, what it says about itself, and who runs it."""
+
+from __future__ import annotations
+
+__all__ = ["COMMANDS", "GLOBALS", "SYNONYMS", "Command", "Option", "Word"]
+
+
+class Option:
+    """An option; without ``metavar`` a flag. ``many``: may be repeated, ``last``: repeated, the last one counts."""
+
+    __slots__ = ("help", "last", "letter", "many", "metavar", "name", "number")
+
+    def __init__(
+        self,
+        name: str,
+        text: str,
+        *,
+        metavar: str | None = None,
+        letter: str | None = None,
+        many: bool = False,
+        last: bool = False,
+        number: bool = False,
+    ) -> None:
+        self.name = name
+        self.help = text
+        self.metavar = metavar
+        self.letter = letter
+        self.many = many
+        self.last = last
+        self.number = number
+
+
+class Word:
+    """A positional argument: at least ``least`` of them, at most ``most`` (None: any number)."""
+
+    __slots__ = ("least", "most", "name")
+
+    def __init__(self, name: str, least: int, most: int | None) -> None:
+        self.name = name
+        self.least = least
+        self.most = most
+
+
+class Command:
+    """A command. ``handler`` is ``module.function`` below ``commands``.
+
+    ``dashed`` takes what follows ``--``; without it those words are positional arguments like the others.
+    With ``rest`` everything after the command is passed on as it is, under that name.
+    """
+
+    __slots__ = ("dashed", "example", "handler", "name", "options", "rest", "summary", "words")
+
+    def __init__(
+        self,
+        name: str,
+        handler: str,
+        summary: str,
+        example: str,
+        *,
+        words: tuple[Word, ...] = (),
+        options: tuple[Option, ...] = (),
+        dashed: str | None = None,
+        rest: str | None = None,
+    ) -> None:
+        self.name = name
+        self.handler = handler
+        self.summary = summary
+        self.example = example
+        self.words = words
+        self.options = options
+        self.dashed = dashed
+        self.rest = rest
+
+
+GLOBALS = (
+    Option("workspace", "the worktree; else the tracked one that holds the current directory, else that directory",
+           metavar="DIR", letter="w", last=True),
+    Option("json", "print one JSON document, for results and errors alike"),
+    Option("help", "say how a command is used", letter="h"),
+    Option("version", "print the version"),
+)  # fmt: skip
+
+_META = Option("meta", "a value to keep with the checkpoint", metavar="K=V", many=True)
+_WITH_META = Option("meta", "only checkpoints with this value", metavar="K=V", many=True)
+_DRY_RUN = Option("dry-run", "only say what would be done")
+_SKIP = Option("skip-conflicts", "restore everything but the paths in conflict")
+_YES = Option("yes", "do not ask", letter="y")
+_ID = Word("ID", 1, 1)
+_PATHS = Word("PATH", 1, None)
+
+_ROWS = (
+    Command(
+        "save", "save.save", "make a checkpoint of the worktree; prints its id",
+        'ckpt save "before the refactoring" --tag start',
+        words=(Word("MESSAGE", 0, 1),),
+        options=(
+            Option("tag", "a name for the checkpoint", metavar="NAME"),
+            _META,
+            Option("full", "look at every file's state, whatever a watcher says"),
+            Option("rehash", "read every file again"),
+            Option("force", "save a worktree that is suddenly empty, or a protected place"),
+        ),
+    ),
+    Command(
+        "ls", "history.ls", "list checkpoints, newest first; with paths those that changed them",
+        "ckpt ls --limit 20 src/main.py",
+        words=(Word("PATH", 0, None),),
+        options=(
+            Option("limit", "at most N of them", metavar="N", letter="n", number=True),
+            Option("kind", "manual, auto or safety", metavar="K"),
+            _WITH_META,
+        ),
+    ),
+    Command("show", "history.show", "show a checkpoint and what it changed", "ckpt show HEAD~1", words=(_ID,)),
+    Command("status", "status.status", "say what differs from the last checkpoint", "ckpt status"),
+    Command(
+        "diff", "content.diff", "print what differs, as a patch; default: from head to the worktree",
+        "ckpt diff HEAD~1 HEAD -- src",
+        words=(Word("FROM", 0, 1), Word("TO", 0, 1)),
+        dashed="PATH",
+        options=(
+            Option("stat", "only the number of changed lines a file"),
+            Option("name-status", "only letters and names"),
+        ),
+    ),
+    Command(
+        "rollback", "restore.rollback", "bring back files or directories of a checkpoint",
+        "ckpt rollback HEAD src/main.py",
+        words=(_ID, _PATHS),
+        options=(_DRY_RUN, Option("delete", "delete the paths that the checkpoint does not have"), _SKIP),
+    ),
+    Command(
+        "reset", "restore.reset", "bring the whole worktree back to a checkpoint; default: head",
+        "ckpt reset HEAD~1 --dry-run",
+        words=(Word("ID", 0, 1),),
+        options=(_DRY_RUN, _YES, _SKIP, Option("recreate", "make a worktree that is missing")),
+    ),
+    Command("undo", "restore.undo", "take the last reset or rollback back", "ckpt undo", options=(_DRY_RUN, _SKIP)),
+    Command("redo", "restore.redo", "do again what undo took back", "ckpt redo", options=(_DRY_RUN, _SKIP)),
+    Command(
+        "cat", "content.cat", "print a file of a checkpoint", "ckpt cat HEAD src/main.py > old.py",
+        words=(_ID, Word("PATH", 1, 1)),
+    ),
+    Command("workspaces", "stores.workspaces", "list the tracked worktrees", "ckpt workspaces"),
+    Command(
+        "prune", "stores.prune", "delete the stores of worktrees that are gone", "ckpt prune --dry-run",
+        options=(_DRY_RUN,),
+    ),
+    Command(
+        "forget", "stores.forget", "delete the worktree's whole history; its files stay",
+        "ckpt -w old-project forget --yes",
+        options=(_YES,),
+    ),
+    Command(
+        "daemon run", "daemon.run", "be the daemon, in the foreground", "ckpt daemon run",
+        rest="ARG",
+    ),
+    Command("daemon start", "daemon.start", "start the daemon (commands do that by themselves)", "ckpt daemon start"),
+    Command("daemon stop", "daemon.stop", "stop the daemon, and wait until it has ended", "ckpt daemon stop"),
+    Command("daemon status", "daemon.status", "say whether the daemon runs", "ckpt daemon status"),
+    Command(
+        "daemon logs", "daemon.logs", "print the end of the daemon's log", "ckpt daemon logs -n 100",
+        options=(Option("lines", "how many lines (50)", metavar="N", letter="n", number=True),),
+    ),
+    Command("help", "help.help_", "say how a command is used", "ckpt help reset", words=(Word("COMMAND", 0, 2),)),
+)  # fmt: skip
+
+COMMANDS = {row.name: row for row in _ROWS}
+
+SYNONYMS = {
+    "checkpoint": "save",
+    "commit": "save",
+    "history": "ls",
+    "list": "ls",
+    "log": "ls",
+    "restore": "rollback",
+    "checkout": "rollback",
+    "revert": "undo",
+    "st": "status",
+    "worktrees": "workspaces",
+}
+"""Words of other tools, for a better guess than their letters give."""

@@ -1,0 +1,87 @@
+"""The two streams of a command: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import TextIO
+
+__all__ = ["ClosedOutputError", "Output", "is_terminal"]
+
+
+class ClosedOutputError(Exception):
+    """Whoever read our stdout has gone (``ckpt ls | head``)."""
+
+
+class Output:
+    """Where a command writes. With ``json`` stdout gets exactly one document."""
+
+    def __init__(self, json: bool) -> None:
+        self.json = json
+
+    def line(self, text: str) -> None:
+        """Write one line of the result; raises ClosedOutputError, and StorageError where stdout cannot be written."""
+        self.raw((text + "\n").encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+
+    def raw(self, data: bytes) -> None:
+        """Write bytes of the result as they are; raises as line() does."""
+        try:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+        except OSError as error:
+            raise _unwritable(error) from error
+
+    def document(self, value: Mapping[str, object]) -> None:
+        """Write the JSON document; raises as line() does."""
+        import json
+
+        self.raw(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+
+    def note(self, text: str) -> None:
+        """Write a line to stderr under our name."""
+        self.remark(f"ckpt: {text}")
+
+    def remark(self, text: str) -> None:
+        """Write a line to stderr; one that cannot be written is lost, as there is nowhere left to say so."""
+        try:
+            encoding = sys.stderr.encoding or "utf-8"
+            sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+            sys.stderr.flush()
+        except OSError:
+            pass
+
+    def flush(self) -> None:
+        """Send what is buffered; raises as line() does."""
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            raise _unwritable(error) from error
+
+    def abandon(self) -> None:
+        """Point stdout at nothing, so that the interpreter's last flush has nothing to complain about."""
+        try:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, sys.stdout.fileno())
+            os.close(null)
+        except (OSError, ValueError):
+            pass
+
+
+def _unwritable(error: OSError) -> Exception:
+    if isinstance(error, BrokenPipeError):
+        return ClosedOutputError()
+    from fabricatio_checkpoint.errors import error_of
+
+    return error_of("io_error", f"cannot write to stdout: {error.strerror or error}")
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person sits at a stream; a closed or missing one has nobody."""
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:
+        return False

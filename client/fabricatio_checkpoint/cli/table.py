@@ -1,0 +1,49 @@
+"""Rows of a result: aligned text, or a table by rich where a person looks at a terminal that wants one."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from fabricatio_checkpoint.cli.output import is_terminal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fabricatio_checkpoint.cli.output import Output
+    from fabricatio_checkpoint.cli.render import RichTable
+
+__all__ = ["Table", "open_table", "wants_colour"]
+
+
+class Table:
+    """Aligned text, written row by row; ``widths`` are the least ones, the last column is as long as it is."""
+
+    def __init__(self, out: Output, widths: Sequence[int]) -> None:
+        self._out = out
+        self._widths = widths
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Take the next row."""
+        padded = [cell.ljust(width) for cell, width in zip(cells[:-1], self._widths, strict=False)]
+        self._out.line("  ".join([*padded, cells[-1]]).rstrip())
+
+    def end(self) -> None:
+        """Show what was not shown yet."""
+
+
+def wants_colour() -> bool:
+    """Whether stdout is a terminal whose user has not asked for plain text."""
+    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def open_table(out: Output, headers: Sequence[str], widths: Sequence[int]) -> Table | RichTable:
+    """Begin a table in the form that fits stdout; without rich it is plain everywhere."""
+    if wants_colour():
+        from fabricatio_checkpoint.cli.render import rich_table
+
+        rich = rich_table(headers)
+        if rich is not None:
+            return rich
+    return Table(out, widths)

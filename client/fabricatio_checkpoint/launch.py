@@ -1,0 +1,87 @@
+"""Finds the daemon's socket and connects, starting the daemon where it does not run.
+
+Nothing here ever removes a socket: only the daemon that holds the lock may. Cheap to import; what a start needs
+(``spawn``) is imported when there is something to start.
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+import sys
+
+from ckpt_protocol import address
+from fabricatio_checkpoint.errors import error_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["connect", "dial", "socket_path"]
+
+_NOBODY_THERE = (errno.ENOENT, errno.ECONNREFUSED)
+
+
+def socket_path(configured: str | None = None, environ: Mapping[str, str] | None = None) -> str:
+    """Give the path of the daemon's socket; ``configured`` is the option ``socket``."""
+    return address.socket_path(os.environ if environ is None else environ, configured)
+
+
+def connect(path: str, *, start: bool = True, environ: Mapping[str, str] | None = None) -> _socket.socket:
+    """Connect to the daemon at ``path``; with ``start``, start one where nobody answers.
+
+    ``environ`` is what the daemon inherits (default: this process's). Raises TransportError: ``not_running``
+    without ``start``, ``start_failed`` where the daemon does not come up, ``unreachable`` where something else
+    is wrong with the socket.
+    """
+    connected = dial(path)
+    if connected is not None:
+        return connected
+    if not start:
+        raise error_of("not_running", f"no daemon is running at {path}")
+    from fabricatio_checkpoint import spawn
+
+    return spawn.start(path, os.environ if environ is None else environ)
+
+
+def dial(path: str) -> _socket.socket | None:
+    """Connect, or give None where no daemon listens; any other failure is raised, as it proves nothing."""
+    try:
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    except OSError as error:
+        raise _unreachable(path, error) from error
+    try:
+        # The process may have set a default time limit for its own sockets.
+        sock.settimeout(None)
+        sock.connect(path)
+        _check_peer(sock, path)
+    except OSError as error:
+        sock.close()
+        if error.errno in _NOBODY_THERE:
+            return None
+        raise _unreachable(path, error) from error
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _check_peer(sock: _socket.socket, path: str) -> None:
+    """Refuse a daemon of another user, where the system tells whose it is."""
+    option = getattr(_socket, "SO_PEERCRED", None)
+    if option is None:
+        return
+    credentials = sock.getsockopt(_socket.SOL_SOCKET, option, 12)
+    owner = int.from_bytes(credentials[4:8], sys.byteorder)
+    if owner != os.geteuid():
+        raise error_of(
+            "forbidden_peer",
+            f"the daemon at {path} belongs to user {owner}, not to you ({os.geteuid()})",
+            hint="check who made this socket, or set the option socket",
+        )
+
+
+def _unreachable(path: str, error: OSError) -> Exception:
+    reason = error.strerror or str(error)
+    return error_of("unreachable", f"cannot connect to the daemon at {path}: {reason}")

@@ -1,0 +1,130 @@
+"""The stores of one checkpoint directory, and the one connection through which they are reached."""
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from fabricatio_checkpoint import launch, wire
+from fabricatio_checkpoint.config import checkpoint_config
+from fabricatio_checkpoint.connection import Connection
+from fabricatio_checkpoint.errors import error_of
+from fabricatio_checkpoint.record import PruneResult, Workspace
+from fabricatio_checkpoint.store import AnyPath, CheckPointStore, call
+
+__all__ = ["CheckpointService"]
+
+# One lock for all services, held for moments only and never across a call. A fork waits for it, so that no child
+# is born with it locked by a thread that the child does not have.
+_LOCK = threading.RLock()
+os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
+
+_LONGEST_NAME = 60
+
+
+class CheckpointService:
+    """The life cycle of shadow repositories in one checkpoint directory. Safe for threads and after a fork.
+
+    ``stores_root`` is that directory (default: the option ``checkpoint_dir``; a relative one starts at the
+    process's directory), ``cache_size`` how many store objects are kept (default: the option). ``session`` tells
+    apart who asks within one program; checkpoints carry it. Raises InputError for options that are wrong; the
+    daemon is started by the first call that needs it.
+    """
+
+    def __init__(
+        self,
+        stores_root: str | os.PathLike[str] | None = None,
+        cache_size: int | None = None,
+        *,
+        session: str | None = None,
+    ) -> None:
+        root = checkpoint_config.checkpoint_dir if stores_root is None else os.path.expanduser(stores_root)
+        self._root = wire.real_directory(root)
+        self._cache_size = _positive(checkpoint_config.cache_size if cache_size is None else cache_size)
+        self._connection = Connection(launch.socket_path(checkpoint_config.socket), client=_program(), session=session)
+        # Least recently used first.
+        self._stores: dict[bytes, CheckPointStore] = {}
+        self._opened: dict[bytes, dict[str, Any]] = {}
+
+    @property
+    def stores_root(self) -> Path:
+        """The checkpoint directory: its real, absolute path."""
+        return Path(os.fsdecode(self._root))
+
+    def get_store(self, worktree_dir: AnyPath, *, force: bool = False) -> CheckPointStore:
+        """Give the store of a directory, and make it on first access; the same object for the same real path.
+
+        ``force`` allows protected places such as the home directory. Raises InputError for something that is not a
+        directory or is protected.
+        """
+        real = wire.real_directory(worktree_dir)
+        seen = wire.worktree(real)
+        if self._opened.get(real) != seen:
+            params = {
+                "checkpoint_dir": wire.directory(self._root),
+                "worktree": seen,
+                "token": wire.new_token(),
+                "force": force,
+            }
+            self._connection.call("worktree.open", params)
+        return self._remember(real, seen, os.path.abspath(os.fsencode(worktree_dir)))
+
+    def workspaces(self) -> list[Path]:
+        """List the worktrees that have a store, also those that are gone."""
+        return [Path(workspace.path) for workspace in self.workspace_records()]
+
+    def workspace_records(self) -> list[Workspace]:
+        """List the worktrees that have a store, with their state, and the size of their history."""
+        params = {"checkpoint_dir": wire.directory(self._root)}
+        return call(self._connection, "worktree.list", params, _workspaces)
+
+    def prune_invalid(self) -> None:
+        """Delete the stores of worktrees that no longer exist; one that only cannot be reached now is kept."""
+        self.prune()
+
+    def prune(self, *, dry_run: bool = False) -> PruneResult:
+        """Prune as prune_invalid() does, or with ``dry_run`` tell what it would delete; say what went."""
+        params = {"checkpoint_dir": wire.directory(self._root), "token": wire.new_token(), "dry_run": dry_run}
+        result = call(self._connection, "store.prune", params, PruneResult.from_wire)
+        with _LOCK:
+            # A directory that comes back gets a new store at its next get_store().
+            self._opened.clear()
+        return result
+
+    def close(self) -> None:
+        """Close the idle connections; the service stays usable."""
+        self._connection.close()
+
+    def __repr__(self) -> str:
+        return f"CheckpointService({os.fsdecode(self._root)!r})"
+
+    def _remember(self, real: bytes, seen: dict[str, Any], given: bytes) -> CheckPointStore:
+        with _LOCK:
+            store = self._stores.pop(real, None) or CheckPointStore(real, self._root, self._connection)
+            store.known_as(given)
+            self._stores[real] = store
+            self._opened[real] = seen
+            while len(self._stores) > self._cache_size:
+                oldest = next(iter(self._stores))
+                del self._stores[oldest]
+                self._opened.pop(oldest, None)
+        return store
+
+
+def _workspaces(result: dict[str, Any]) -> list[Workspace]:
+    return [Workspace.from_wire(each) for each in result["workspaces"]]
+
+
+def _positive(cache_size: int) -> int:
+    if not isinstance(cache_size, int) or isinstance(cache_size, bool) or cache_size < 1:
+        raise error_of("bad_option", f"cache_size: expected a whole number of at least 1, found {cache_size!r}")
+    return cache_size
+
+
+def _program() -> str:
+    """Name this program in printable ASCII, for the history: who made this checkpoint."""
+    name = os.path.basename(sys.argv[0] if sys.argv else "")
+    if name in ("", "-c", "-m", "__main__.py"):
+        name = "python"
+    return "".join(char if "!" <= char <= "~" else "?" for char in name)[:_LONGEST_NAME]

@@ -1,0 +1,351 @@
+"""One worktree's checkpoints, as a program sees them."""
+
+import os
+from binascii import a2b_base64
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from ckpt_protocol.wirepath import encode
+from fabricatio_checkpoint import wire
+from fabricatio_checkpoint.connection import Connection
+from fabricatio_checkpoint.errors import StateError, error_of
+from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
+from fabricatio_checkpoint.wire import AnyPath
+
+__all__ = ["AnyPath", "CheckPointStore"]
+
+_T = TypeVar("_T")
+
+_PAGE = 5000
+_WORKTREE = "WORKTREE"
+_READ_AGAIN = 3
+
+
+class CheckPointStore:
+    """The shadow repository of one worktree. Made by ``CheckpointService.get_store``; safe for threads.
+
+    An id is a full id, a tag, a unique prefix, ``#SEQ``, ``HEAD``, ``HEAD~N`` or ``@{TIME}``. A relative file path
+    is relative to the worktree, whatever the process's directory; an absolute one has to lie inside. Every method
+    raises CheckpointError: InputError, StateError, StorageError or TransportError.
+    """
+
+    def __init__(self, worktree: bytes, checkpoint_dir: bytes, connection: Connection, given: bytes = b"") -> None:
+        self._worktree = worktree
+        self._checkpoint_dir = checkpoint_dir
+        self._connection = connection
+        self._roots = [worktree]
+        self.known_as(given)
+
+    @property
+    def workspace(self) -> Path:
+        """The worktree: its real, absolute path."""
+        return Path(os.fsdecode(self._worktree))
+
+    def known_as(self, path: bytes) -> None:
+        """Take absolute file paths that begin with another spelling of the worktree's path, too."""
+        if path and path not in self._roots:
+            self._roots.append(path)
+
+    def save(
+        self,
+        commit_msg: str | None = None,
+        *,
+        tag: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        full: bool = False,
+        rehash: bool = False,
+        force: bool = False,
+        kind: str = "manual",
+    ) -> str:
+        """Checkpoint the worktree and return the id; with nothing changed, that of the last checkpoint.
+
+        ``tag`` names it, ``meta`` goes with it; ``full`` scans everything, ``rehash`` reads every file, ``force``
+        saves a worktree that is suddenly empty or a protected place; ``kind`` is manual or auto. What could not be
+        read is logged as a warning; save_detailed() returns it.
+        """
+        saved = self.save_detailed(commit_msg, tag=tag, meta=meta, full=full, rehash=rehash, force=force, kind=kind)
+        if not saved.complete or saved.notes:
+            _tell(saved, self.workspace)
+        return saved.id
+
+    def save_detailed(
+        self,
+        commit_msg: str | None = None,
+        *,
+        tag: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        full: bool = False,
+        rehash: bool = False,
+        force: bool = False,
+        kind: str = "manual",
+    ) -> SaveResult:
+        """Save as save() does, and return everything that is known about it."""
+        return self._write(
+            "checkpoint.save",
+            SaveResult.from_wire,
+            message=commit_msg,
+            tag=tag,
+            meta=dict(meta or {}),
+            full=full,
+            rehash=rehash,
+            force=force,
+            kind=kind,
+        )
+
+    def head(self) -> str:
+        """Give the id of the checkpoint that status and diff compare with; StateError where there is none yet."""
+        return self._read("checkpoint.head", lambda result: str(result["id"]))
+
+    def commits(self) -> list[str]:
+        """Give the ids of all checkpoints of every kind, oldest first."""
+        return [record.id for record in self._pages()][::-1]
+
+    def checkpoints(
+        self,
+        *,
+        limit: int | None = None,
+        kind: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        paths: Iterable[AnyPath] = (),
+    ) -> list[CheckpointRecord]:
+        """Give the checkpoints, newest first; only those of a kind, with metadata, or that changed given paths."""
+        return list(self._pages(limit=limit, kind=kind, meta=dict(meta or {}), paths=self._wire_paths(paths)))
+
+    def show(self, commit_id: str) -> ShowResult:
+        """Give one checkpoint and what it changed."""
+        return self._read("checkpoint.show", ShowResult.from_wire, id=commit_id)
+
+    def status(self) -> StatusResult:
+        """Compare the worktree with head."""
+        return self._read("worktree.status", StatusResult.from_wire)
+
+    def get_status(self) -> list[str]:
+        """Give the paths that were added, modified or deleted since head, sorted."""
+        return sorted(change.path for change in self.status().changes)
+
+    def diff(self, from_id: str | None = None, to_id: str | None = None, paths: Iterable[AnyPath] = ()) -> str:
+        """Give the patch from one checkpoint (default: head) to another (default: the worktree as it is now).
+
+        Bytes that are not UTF-8 come as lone surrogates (``surrogateescape``); diff_bytes() gives them as they are.
+        """
+        return self.diff_bytes(from_id, to_id, paths).decode("utf-8", "surrogateescape")
+
+    def diff_bytes(self, from_id: str | None = None, to_id: str | None = None, paths: Iterable[AnyPath] = ()) -> bytes:
+        """Give the patch of diff() as bytes; ``git apply`` takes it."""
+        wanted = {"from_id": from_id, "to_id": to_id or _WORKTREE, "paths": self._wire_paths(paths)}
+        for _ in range(_READ_AGAIN):
+            try:
+                return self._patch(wanted)
+            except StateError as error:
+                # A daemon that was replaced in between does not know the cursor: begin again.
+                if error.kind != "expired_cursor":
+                    raise
+                expired = error
+        raise expired
+
+    def get_file_diff(self, commit_id: str, file_path: AnyPath) -> str:
+        """Give the patch of one file from a checkpoint to its current state; empty where they are equal."""
+        return self.diff(commit_id, None, [file_path])
+
+    def cat(self, commit_id: str, path: AnyPath) -> bytes:
+        """Give the content of one file of a checkpoint; of a link, its target."""
+        wanted = {"id": commit_id, "path": self._wire_path(path)}
+        pieces: list[bytes] = []
+        while True:
+            offset = sum(map(len, pieces))
+            result = self._read("checkpoint.cat", _cat, offset=offset, **wanted)
+            pieces.append(result.data)
+            if offset + len(result.data) >= result.total_bytes:
+                return b"".join(pieces)
+            _check_progress(result, "checkpoint.cat")
+            # The first answer settles which checkpoint a name such as HEAD meant.
+            wanted["id"] = result.follow or commit_id
+
+    def reset(
+        self,
+        commit_id: str | None = None,
+        *,
+        digest: str | None = None,
+        skip_conflicts: bool = False,
+        recreate: bool = False,
+    ) -> RestoreResult:
+        """Restore the entire worktree to a checkpoint (default: head). undo() takes it back.
+
+        Ignored files stay, and everything overwritten or deleted is in the result's ``safety`` checkpoint.
+        ``digest`` refuses any plan but plan_reset()'s; ``skip_conflicts`` leaves out what cannot be kept safe,
+        instead of doing nothing; ``recreate`` makes a worktree that is gone.
+        """
+        return self._restore(
+            id=commit_id, digest=digest, skip_conflicts=skip_conflicts, recreate=recreate, dry_run=False
+        )
+
+    def plan_reset(
+        self, commit_id: str | None = None, *, skip_conflicts: bool = False, recreate: bool = False
+    ) -> RestoreResult:
+        """Tell what reset() would do, and change nothing."""
+        return self._restore(id=commit_id, skip_conflicts=skip_conflicts, recreate=recreate, dry_run=True)
+
+    def rollback(
+        self,
+        commit_id: str,
+        file_path: AnyPath | Iterable[AnyPath],
+        *,
+        delete: bool = False,
+        digest: str | None = None,
+        skip_conflicts: bool = False,
+    ) -> RestoreResult:
+        """Restore one file or directory, or several, from a checkpoint; nothing else is touched.
+
+        ``delete`` deletes given paths that the checkpoint does not have, which is otherwise an InputError. The
+        rest is as for reset().
+        """
+        paths = self._some_paths(file_path)
+        return self._restore(
+            id=commit_id, paths=paths, delete=delete, digest=digest, skip_conflicts=skip_conflicts, dry_run=False
+        )
+
+    def plan_rollback(
+        self,
+        commit_id: str,
+        file_path: AnyPath | Iterable[AnyPath],
+        *,
+        delete: bool = False,
+        skip_conflicts: bool = False,
+    ) -> RestoreResult:
+        """Tell what rollback() would do, and change nothing."""
+        paths = self._some_paths(file_path)
+        return self._restore(id=commit_id, paths=paths, delete=delete, skip_conflicts=skip_conflicts, dry_run=True)
+
+    def undo(self, *, dry_run: bool = False, digest: str | None = None, skip_conflicts: bool = False) -> RestoreResult:
+        """Take back the newest reset or rollback that is not undone, over exactly its paths."""
+        return self._step("checkpoint.undo", dry_run, digest, skip_conflicts)
+
+    def redo(self, *, dry_run: bool = False, digest: str | None = None, skip_conflicts: bool = False) -> RestoreResult:
+        """Do again what the last undo took back."""
+        return self._step("checkpoint.redo", dry_run, digest, skip_conflicts)
+
+    def __repr__(self) -> str:
+        return f"CheckPointStore({os.fsdecode(self._worktree)!r})"
+
+    # A role may be copied or sent to another process: a store is a name for something outside of both.
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[bytes, bytes]]:
+        return _reopen, (self._checkpoint_dir, self._worktree)
+
+    def _params(self) -> dict[str, Any]:
+        return {
+            "checkpoint_dir": wire.directory(self._checkpoint_dir),
+            "worktree": wire.worktree(self._worktree),
+        }
+
+    def _read(self, method: str, convert: Callable[[dict[str, Any]], _T], **params: object) -> _T:
+        return call(self._connection, method, {**self._params(), **params}, convert)
+
+    def _write(self, method: str, convert: Callable[[dict[str, Any]], _T], **params: object) -> _T:
+        return self._read(method, convert, token=wire.new_token(), **params)
+
+    def _restore(self, **params: object) -> RestoreResult:
+        return self._write("checkpoint.restore", RestoreResult.from_wire, **params)
+
+    def _step(self, method: str, dry_run: bool, digest: str | None, skip_conflicts: bool) -> RestoreResult:
+        return self._write(
+            method, RestoreResult.from_wire, dry_run=dry_run, digest=digest, skip_conflicts=skip_conflicts
+        )
+
+    def _pages(self, limit: int | None = None, **filters: object) -> Iterator[CheckpointRecord]:
+        left = limit
+        before: int | None = None
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(left, _PAGE)
+            page, more = self._read("checkpoint.list", _page, limit=size, before_seq=before, **filters)
+            yield from page
+            if not more or not page:
+                return
+            before = page[-1].seq
+            left = None if left is None else left - len(page)
+
+    def _patch(self, wanted: dict[str, Any]) -> bytes:
+        pieces: list[bytes] = []
+        cursor: str | None = None
+        offset = 0
+        while True:
+            result = self._read("checkpoint.diff", _diff, cursor=cursor, offset=offset, **wanted)
+            pieces.append(result.data)
+            if result.follow is None:
+                return b"".join(pieces)
+            _check_progress(result, "checkpoint.diff")
+            cursor = result.follow
+            offset += len(result.data)
+
+    def _some_paths(self, given: AnyPath | Iterable[AnyPath]) -> list[wire.Json]:
+        paths = self._wire_paths([given] if isinstance(given, str | bytes | os.PathLike) else given)
+        if not paths:
+            raise error_of("bad_path", "no path to roll back", hint="name one, or use reset for the whole worktree")
+        return paths
+
+    def _wire_paths(self, paths: Iterable[AnyPath]) -> list[wire.Json]:
+        if isinstance(paths, str | bytes | os.PathLike):
+            paths = [paths]
+        return [self._wire_path(path) for path in paths]
+
+    def _wire_path(self, path: AnyPath) -> wire.Json:
+        return encode(wire.relative_path(path, self._roots))
+
+
+class _Piece:
+    """Bytes of a longer content, its whole length, and what the next question has to name."""
+
+    def __init__(self, result: dict[str, Any], follow: str) -> None:
+        self.data = a2b_base64(result["data"]["b64"])
+        self.total_bytes = int(result["total_bytes"])
+        self.follow: str | None = result[follow]
+
+
+def call(connection: Connection, method: str, params: dict[str, Any], convert: Callable[[dict[str, Any]], _T]) -> _T:
+    """Ask the daemon and convert the result; raises InternalError for a result that is not as agreed."""
+    result = connection.call(method, params)
+    try:
+        return convert(result)
+    except (KeyError, TypeError, ValueError) as error:
+        raise error_of("internal", f"the daemon's answer to {method} is not as agreed", method=method) from error
+
+
+def _cat(result: dict[str, Any]) -> _Piece:
+    return _Piece(result, "id")
+
+
+def _diff(result: dict[str, Any]) -> _Piece:
+    return _Piece(result, "cursor")
+
+
+def _page(result: dict[str, Any]) -> tuple[list[CheckpointRecord], bool]:
+    return [CheckpointRecord.from_wire(each) for each in result["checkpoints"]], bool(result["more"])
+
+
+def _check_progress(piece: _Piece, method: str) -> None:
+    if not piece.data:
+        raise error_of("internal", f"the daemon's answer to {method} is empty before its end", method=method)
+
+
+def _tell(saved: SaveResult, workspace: Path) -> None:
+    """Log what a bare id cannot say: failures as a warning; notes on a save that made nothing, as information."""
+    import logging
+
+    logger = logging.getLogger("fabricatio_checkpoint")
+    if not saved.complete:
+        paths = ", ".join(f"{left.path} ({left.reason})" for left in saved.skipped[:3])
+        logger.warning("checkpoint of %s lacks %d paths: %s", workspace, len(saved.skipped), ascii(paths))
+    for note in saved.notes:
+        logger.log(logging.WARNING if saved.created else logging.INFO, "checkpoint of %s: %s", workspace, note)
+
+
+def _reopen(checkpoint_dir: bytes, worktree: bytes) -> CheckPointStore:
+    from fabricatio_checkpoint.inited_service import service_for
+
+    return service_for(checkpoint_dir).get_store(os.fsdecode(worktree))

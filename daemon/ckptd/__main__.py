@@ -1,0 +1,131 @@
+"""``ckptd``, or ``python -m ckptd``: the daemon, in the foreground."""
+
+import argparse
+import logging
+import os
+import resource
+import sys
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ckpt_protocol import address as addresses
+from ckpt_protocol.version import BUILD
+from ckptd import config, listen, log, notify
+from ckptd.lock import DataLocks, this_process
+
+if TYPE_CHECKING:
+    from ckptd.core.ports import Catalog
+
+__all__ = ["Options", "main", "run_daemon"]
+
+EXIT_OK: Final = 0
+EXIT_DAEMON: Final = 60
+EXIT_BUG: Final = 70
+
+_SWITCH_INTERVAL_S: Final = 0.0005
+
+_logger = logging.getLogger("ckptd")
+
+
+class Options(NamedTuple):
+    """The command line: ``socket`` None means the usual place; ``stderr`` logs there whatever else is said."""
+
+    socket: str | None = None
+    stderr: bool = False
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the daemon until it is told to stop or idle for long; return the exit code."""
+    return run_daemon(_parse(sys.argv[1:] if argv is None else argv), _shadow_catalog)
+
+
+def run_daemon(options: Options, catalog_factory: Callable[[], "Catalog"]) -> int:
+    """Run a daemon on the stores that ``catalog_factory`` gives; return the exit code.
+
+    0: it was told to stop, or had nothing to do; 60: the address cannot be had; 70: a bug, which is in the log.
+    The factory is called once the socket is bound, so that its imports hold up nobody who connects.
+    """
+    environ = os.environ
+    _prepare_process(environ)
+    settings = config.load(environ)
+    journal = options.stderr or "JOURNAL_STREAM" in environ
+    log.configure(None if journal else addresses.state_dir(environ))
+    for complaint in settings.complaints:
+        _logger.warning("%s", complaint)
+    try:
+        address = _take_address(options, settings, environ)
+    except (listen.AddressInUseError, OSError) as error:
+        if not journal:
+            _logger.error("%s", error)
+        print(f"ckptd: {error}", file=sys.stderr)  # noqa: T201 - the one line for whoever started it
+        return EXIT_DAEMON
+    locks = DataLocks(this_process(address.path))
+    try:
+        return _run(address, settings, locks, catalog_factory, environ.pop("NOTIFY_SOCKET", None))
+    finally:
+        address.close()
+        locks.close()
+
+
+def _run(
+    address: listen.Address,
+    settings: config.Config,
+    locks: DataLocks,
+    catalog_factory: Callable[[], "Catalog"],
+    notify_socket: str | None,
+) -> int:
+    try:
+        # Heavy imports, after the socket is there and before anything is answered.
+        import anyio
+
+        from ckptd.life import live
+
+        catalog = catalog_factory()
+        anyio.run(live, address, settings, catalog, locks, lambda state: notify.notify(notify_socket, state))
+    except Exception:
+        _logger.exception("the daemon ends because of a bug")
+        return EXIT_BUG
+    return EXIT_OK
+
+
+def _shadow_catalog() -> "Catalog":
+    from ckptd.shadow.catalog import ShadowCatalog
+
+    return ShadowCatalog()
+
+
+def _parse(argv: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(prog="ckptd", description="Keep the checkpoints of this user's worktrees.")
+    parser.add_argument("--socket", metavar="PATH", help="listen here, in a directory of mode 0700")
+    parser.add_argument("--stderr", action="store_true", help="log to stderr instead of the log file")
+    parser.add_argument("--version", action="version", version=f"ckptd {BUILD}")
+    found = parser.parse_args(argv)
+    return Options(None if found.socket is None else os.path.abspath(found.socket), found.stderr)
+
+
+def _prepare_process(environ: MutableMapping[str, str]) -> None:
+    os.umask(0o077)
+    # No directory is kept from being unmounted or removed.
+    os.chdir("/")
+    for name in [name for name in environ if name.startswith("GIT_")]:
+        del environ[name]
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        _logger.info("the limit of open files stays: %s", error)
+
+
+def _take_address(options: Options, settings: config.Config, environ: MutableMapping[str, str]) -> listen.Address:
+    passed = notify.adopt_sockets(environ)
+    for extra in passed[1:]:
+        extra.close()
+    if passed and isinstance(name := passed[0].getsockname(), str) and os.path.isabs(name):
+        return listen.Address(name, passed[0])
+    # A command-line path is taken as it is: who gives it has to find the daemon there.
+    return listen.Address(options.socket or addresses.socket_path(environ, settings.socket))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""What can happen to a worktree's actor: the input of the state machine."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+__all__ = [
+    "AUTOSAVE",
+    "EditsSeen",
+    "Event",
+    "Halt",
+    "IdleElapsed",
+    "Kind",
+    "OpDone",
+    "OpFailed",
+    "OpenFailed",
+    "Opened",
+    "QuietElapsed",
+    "Request",
+    "Stop",
+    "WatchLost",
+]
+
+AUTOSAVE: Final = 0
+"""The id of the actor's own operation. Requests count from 1."""
+
+
+class Kind(Enum):
+    """How a request is run: WRITE one after the other, READ beside them."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody asks for something. ``terms`` is all that opening a store for this request depends on."""
+
+    id: int
+    kind: Kind
+    terms: Hashable = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The store is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFailed:
+    """The store could not be opened on the terms of the first request in the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpDone:
+    """An operation or a read has ended well. ``saved`` tells that the worktree was saved as it is."""
+
+    id: int
+    saved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpFailed:
+    """An operation or a read has ended with an error of this kind, at this time (seconds, any origin)."""
+
+    id: int
+    kind: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class EditsSeen:
+    """Files have changed, and autosave is on."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class WatchLost:
+    """The watcher has missed something: anything may have changed."""
+
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class QuietElapsed:
+    """The timer has run out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The worktree is gone, replaced or suddenly empty, or its store is damaged: nothing goes on by itself."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdleElapsed:
+    """The store has not been used for long, and others need its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Finish what runs and close the store."""
+
+
+Event = (
+    Request | Opened | OpenFailed | OpDone | OpFailed | EditsSeen | WatchLost | QuietElapsed | Halt | IdleElapsed | Stop
+)

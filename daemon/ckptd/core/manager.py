@@ -1,0 +1,321 @@
+"""Owns the actors: finds or makes the one a request is for, closes those nobody needs, and ends them all."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from ckpt_protocol.checkpoint import HeadParams
+from ckpt_protocol.daemon import OpenStore
+from ckpt_protocol.store import PruneResult
+from ckpt_protocol.structs import Worktree, from_wire, to_wire
+from ckpt_protocol.wirepath import to_text
+from ckpt_protocol.worktree import ForgetResult, ListResult, OpenResult
+from ckptd.core.actor import Actor, ActorClosedError, Terms
+from ckptd.core.desk import Desk
+from ckptd.core.event import IdleElapsed, Stop
+from ckptd.core.machine import Limits, Phase
+from ckptd.core.ports import Caller, Catalog, Reader, Writer
+from ckptd.core.restore_lock import RestoreLocks
+from ckptd.errors import DomainError
+
+__all__ = ["Manager"]
+
+R = TypeVar("R")
+
+Key = tuple[bytes, bytes]
+"""A checkpoint directory and a worktree's real path."""
+
+OpenStores = list[OpenStore]
+
+
+class Manager:
+    """The actors of one daemon. Every method is called in the event loop that runs run().
+
+    ``claim`` takes or re-checks the data lock of a checkpoint directory and raises DomainError; it is called in a
+    thread, before each request. ``mailbox_limit`` requests may wait for one worktree; more than ``cache_size``
+    unused stores do not stay open. A caller that is cancelled only stops waiting: what it asked for goes on.
+
+    Every request raises DomainError: what ``claim``, opening the store and the job raise, ``worktree_busy``,
+    ``internal`` where the actor broke, and ``stopping`` after drain() was called.
+    """
+
+    def __init__(
+        self, catalog: Catalog, claim: Callable[[bytes], None], *, mailbox_limit: int = 256, cache_size: int = 100
+    ) -> None:
+        self._catalog = catalog
+        self._claim_lock = claim
+        self._limits = Limits(mailbox=mailbox_limit)
+        self._cache_size = cache_size
+        self._locks = RestoreLocks()
+        # In the order of their last use, the longest unused first.
+        self._actors: dict[Key, Actor] = {}
+        self._barriers: dict[Key, asyncio.Event] = {}
+        self._halted: dict[Key, str] = {}
+        self._desks: dict[bytes, Desk] = {}
+        self._chores: set[asyncio.Task[object]] = set()
+        self._tasks: TaskGroup | None = None
+        self._draining = asyncio.Event()
+        self._drained = asyncio.Event()
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Own the actors; ends after drain(). Cancelled, it still waits for what runs and closes all stores."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                task_status.started()
+                try:
+                    await self._draining.wait()
+                finally:
+                    self._draining.set()
+                    self._stop_actors()
+        finally:
+            with anyio.CancelScope(shield=True):
+                if self._chores:
+                    await asyncio.wait(self._chores)
+                for desk in self._desks.values():
+                    await desk.close()
+            self._drained.set()
+
+    async def drain(self) -> None:
+        """Refuse what comes, finish what runs, answer what is queued with ``stopping``, and close all stores."""
+        self._draining.set()
+        if self._tasks is not None:
+            await self._drained.wait()
+
+    async def write(
+        self,
+        checkpoint_dir: bytes,
+        place: Worktree,
+        job: Callable[[Writer], R],
+        caller: Caller,
+        *,
+        create: bool = False,
+        force: bool = False,
+        exclusive: bool = False,
+    ) -> R:
+        """Run a job of the writer when its turn has come, and give its result when it has ended.
+
+        ``create`` makes the store where there is none, ``force`` even for a protected place; ``exclusive`` waits
+        until no other exclusive job runs in a worktree that contains this one or lies in it.
+        """
+        terms = Terms(place, create, create and force)
+        return await self._ask(
+            checkpoint_dir, place, lambda actor: actor.write(terms, job, caller, exclusive=exclusive)
+        )
+
+    async def read(self, checkpoint_dir: bytes, place: Worktree, job: Callable[[Reader], R]) -> R:
+        """Run a job of the reader, beside what the writer does."""
+        return await self._ask(checkpoint_dir, place, lambda actor: actor.read(Terms(place), job))
+
+    async def open(self, checkpoint_dir: bytes, place: Worktree, *, force: bool) -> OpenResult:
+        """Open a worktree's store, made where there is none; ``force`` makes one for a protected place."""
+        terms = Terms(place, create=True, force=force)
+        folder, created = await self._ask(checkpoint_dir, place, lambda actor: actor.open(terms))
+        head = await self._head(checkpoint_dir, place)
+        return OpenResult(store=to_wire(folder), created=created, head=head)
+
+    async def list(self, checkpoint_dir: bytes) -> ListResult:
+        """List the tracked worktrees of a checkpoint directory."""
+        return await self._chore(checkpoint_dir, lambda: self._catalog.list(checkpoint_dir))
+
+    async def prune(self, checkpoint_dir: bytes, *, dry_run: bool) -> PruneResult:
+        """Delete the stores of worktrees that are proved gone, or tell which they are."""
+        if dry_run:
+            return await self._chore(checkpoint_dir, lambda: self._catalog.dead(checkpoint_dir))
+        return await self._to_the_end(self._prune(checkpoint_dir))
+
+    async def forget(self, checkpoint_dir: bytes, place: Worktree) -> ForgetResult:
+        """Delete a worktree's store after what runs there has ended.
+
+        Requests that wait for the worktree meanwhile are answered as if they came afterwards. Raises DomainError
+        ``not_tracked`` where there is no store.
+        """
+        return await self._to_the_end(self._forget(checkpoint_dir, place))
+
+    def stores(self) -> OpenStores:
+        """Tell which stores are open or being opened, sorted by worktree; touches no thread.
+
+        The folder of one that is being opened is not known: its checkpoint directory stands in its place.
+        """
+        alive = [(key, actor) for key, actor in self._actors.items() if actor.state.phase is not Phase.CLOSED]
+        return [
+            OpenStore(
+                worktree=to_wire(actor.path),
+                store=to_wire(actor.folder or checkpoint_dir),
+                state=actor.state.phase.name,
+                queued=len(actor.state.queue),
+            )
+            for (checkpoint_dir, _), actor in sorted(alive, key=lambda item: (item[0][1], item[0][0]))
+        ]
+
+    def state_of(self, checkpoint_dir: bytes, place: Worktree) -> tuple[str, str | None]:
+        """Give the name of the actor's state, CLOSED where there is no actor, and why it is halted if it is."""
+        key = _key(checkpoint_dir, place)
+        actor = self._actors.get(key)
+        halted = self._halted.get(key) if actor is None else actor.state.halted
+        if actor is not None and not actor.leaving:
+            return actor.state.phase.name, halted
+        return (Phase.CLOSED if halted is None else Phase.HALTED).name, halted
+
+    async def _ask(self, checkpoint_dir: bytes, place: Worktree, ask: Callable[[Actor], Awaitable[R]]) -> R:
+        await self._desk(checkpoint_dir).claim()
+        while True:
+            actor = await self._actor(_key(checkpoint_dir, place))
+            try:
+                return await ask(actor)
+            except ActorClosedError:
+                # It ended before this request's turn: for being unused, or forgotten. Another one can do it.
+                self._refuse_when_draining()
+                await actor.ended()
+
+    async def _actor(self, key: Key) -> Actor:
+        """Give an actor that takes requests, after waiting for the end of one that does not."""
+        while True:
+            self._refuse_when_draining()
+            barrier, actor = self._barriers.get(key), self._actors.get(key)
+            if barrier is not None:
+                await barrier.wait()
+            elif actor is None:
+                return self._start_actor(key)
+            elif actor.leaving:
+                await actor.ended()
+            else:
+                self._actors[key] = self._actors.pop(key)
+                return actor
+
+    def _start_actor(self, key: Key) -> Actor:
+        checkpoint_dir, path = key
+        actor = Actor(
+            self._catalog,
+            checkpoint_dir,
+            path,
+            self._locks,
+            limits=self._limits,
+            halted=self._halted.get(key),
+            at_rest=self._close_unused,
+        )
+        self._running_tasks().start_soon(self._live, key, actor)
+        self._actors[key] = actor
+        return actor
+
+    async def _live(self, key: Key, actor: Actor) -> None:
+        try:
+            await actor.run()
+        finally:
+            # No await since the actor's end: whoever waited for it finds its place free.
+            del self._actors[key]
+            self._halted.pop(key, None)
+            if actor.state.halted is not None:
+                self._halted[key] = actor.state.halted
+
+    def _close_unused(self) -> None:
+        unused = [
+            actor
+            for actor in self._actors.values()
+            if actor.state.phase in (Phase.IDLE, Phase.HALTED) and not actor.state.reads
+        ]
+        for actor in unused[: max(0, len(unused) - self._cache_size)]:
+            actor.post(IdleElapsed())
+
+    def _stop_actors(self) -> None:
+        for actor in self._actors.values():
+            actor.post(Stop())
+
+    async def _head(self, checkpoint_dir: bytes, place: Worktree) -> str | None:
+        params = HeadParams(checkpoint_dir=to_wire(checkpoint_dir), worktree=place)
+        try:
+            return (await self.read(checkpoint_dir, place, lambda reader: reader.head(params))).id
+        except DomainError as error:
+            if error.kind == "no_checkpoint":
+                return None
+            raise
+
+    async def _prune(self, checkpoint_dir: bytes) -> PruneResult:
+        found = await self._chore(checkpoint_dir, lambda: self._catalog.dead(checkpoint_dir))
+        folders = {from_wire(entry.store) for entry in found.pruned}
+        keys = {(checkpoint_dir, from_wire(entry.path)) for entry in found.pruned}
+        keys |= {key for key, actor in self._actors.items() if key[0] == checkpoint_dir and actor.folder in folders}
+        async with self._closed(keys):
+            # A worktree may have come back while its actor was finishing.
+            still = await self._chore(checkpoint_dir, lambda: self._catalog.dead(checkpoint_dir))
+            doomed = [entry for entry in still.pruned if from_wire(entry.store) in folders]
+            for entry in doomed:
+                await self._delete(checkpoint_dir, from_wire(entry.store))
+                self._halted.pop((checkpoint_dir, from_wire(entry.path)), None)
+        return PruneResult(pruned=doomed, unreachable=still.unreachable, dry_run=False)
+
+    async def _forget(self, checkpoint_dir: bytes, place: Worktree) -> ForgetResult:
+        await self._check_place(checkpoint_dir, place)
+        key = _key(checkpoint_dir, place)
+        async with self._closed({key}):
+            found = await self._chore(checkpoint_dir, lambda: self._catalog.find(checkpoint_dir, key[1]))
+            if found is None:
+                raise DomainError("not_tracked", f"{to_text(key[1])} has no checkpoints", paths=(key[1],))
+            folder, checkpoints = found
+            await self._delete(checkpoint_dir, folder)
+            self._halted.pop(key, None)
+        return ForgetResult(store=to_wire(folder), checkpoints=checkpoints)
+
+    async def _check_place(self, checkpoint_dir: bytes, place: Worktree) -> None:
+        """Refuse a client that means another directory by this path; a store that does not open can be deleted."""
+        try:
+            await self.write(checkpoint_dir, place, lambda _writer: None, Caller("ckptd"))
+        except DomainError as error:
+            if error.kind == "identity_mismatch" or error.row.family in ("daemon", "bug"):
+                raise
+
+    async def _delete(self, checkpoint_dir: bytes, folder: bytes) -> None:
+        await self._chore(checkpoint_dir, lambda: self._catalog.delete(checkpoint_dir, folder))
+
+    @asynccontextmanager
+    async def _closed(self, keys: Iterable[Key]) -> AsyncIterator[None]:
+        """Keep worktrees without an actor: end those that live, and hold up requests that want one."""
+        wanted = set(keys)
+        # All or none: who held some while waiting for others could wait in a circle.
+        while taken := wanted & self._barriers.keys():
+            await self._barriers[taken.pop()].wait()
+        barrier = asyncio.Event()
+        self._barriers.update(dict.fromkeys(wanted, barrier))
+        try:
+            living = [self._actors[key] for key in wanted & self._actors.keys()]
+            for actor in living:
+                actor.post(Stop())
+            for actor in living:
+                await actor.ended()
+            yield
+        finally:
+            for key in wanted:
+                del self._barriers[key]
+            barrier.set()
+
+    async def _chore(self, checkpoint_dir: bytes, job: Callable[[], R]) -> R:
+        await self._desk(checkpoint_dir).claim()
+        return await self._desk(checkpoint_dir).chores.run(job)
+
+    async def _to_the_end(self, chore: Coroutine[object, object, R]) -> R:
+        """Run in a task of ours: a caller that is cancelled must not end the barrier of a deletion."""
+        task = asyncio.get_running_loop().create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+        return await asyncio.shield(task)
+
+    def _desk(self, checkpoint_dir: bytes) -> Desk:
+        self._refuse_when_draining()
+        return self._desks.setdefault(checkpoint_dir, Desk(checkpoint_dir, self._claim_lock))
+
+    def _refuse_when_draining(self) -> None:
+        if self._draining.is_set():
+            raise DomainError("stopping", "the daemon is being stopped", hint="try again: it is started when needed")
+
+    def _running_tasks(self) -> TaskGroup:
+        if self._tasks is None:
+            raise RuntimeError("the manager does not run")
+        return self._tasks
+
+
+def _key(checkpoint_dir: bytes, place: Worktree) -> Key:
+    return checkpoint_dir, from_wire(place.path)

@@ -1,0 +1,102 @@
+"""The life of a daemon that has its address: serve, wait for a reason to end, drain, end."""
+
+import logging
+import signal
+import time
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import anyio.abc
+
+from ckptd.config import Config
+from ckptd.core.manager import Manager
+from ckptd.core.ports import Catalog
+from ckptd.dispatch import Dispatcher
+from ckptd.handlers import Daemon
+from ckptd.listen import Address
+from ckptd.lock import DataLocks
+from ckptd.server import Server
+
+__all__ = ["live"]
+
+_SETTLE_S: Final = 5.0
+"""How long the last answers may take to be sent."""
+
+_RESTING: Final = ("idle", "halted", "closed")
+"""States of an actor that keep no daemon from ending."""
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_logger = logging.getLogger(__name__)
+
+
+async def live(
+    address: Address, config: Config, catalog: Catalog, locks: DataLocks, tell: Callable[[str], None]
+) -> None:
+    """Serve until a signal, ``daemon.stop``, idleness or the loss of the address; then drain.
+
+    ``tell`` passes a state on to the service manager.
+    """
+    stop = anyio.Event()
+    manager = Manager(catalog, locks.claim, cache_size=config.cache_size)
+    daemon = Daemon(
+        manager=manager,
+        socket=address.path.encode("utf-8", "surrogateescape"),
+        connections=lambda: server.connections,
+        stop=stop.set,
+        started=time.monotonic(),
+    )
+    server = Server(address, Dispatcher(daemon))
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(manager.run)
+        await tasks.start(_on_signal, stop)
+        tasks.start_soon(_on_loss, server, stop)
+        tasks.start_soon(_on_idleness, server, manager, config.idle_exit_s, stop)
+        tasks.start_soon(server.run)
+        _logger.info("serving %s", address.path)
+        tell("READY=1")
+        await stop.wait()
+        tell("STOPPING=1")
+        await _drain(address, server, manager)
+        tasks.cancel_scope.cancel()
+
+
+async def _drain(address: Address, server: Server, manager: Manager) -> None:
+    # The server goes on meanwhile: who asks now is told that the daemon is stopping, and can come back.
+    _logger.info("draining")
+    await manager.drain()
+    address.remove()
+    await server.settle(_SETTLE_S)
+    _logger.info("drained")
+
+
+async def _on_signal(stop: anyio.Event, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    with anyio.open_signal_receiver(*_SIGNALS) as received:
+        task_status.started()
+        async for number in received:
+            _logger.info("signal %s", signal.Signals(number).name)
+            stop.set()
+
+
+async def _on_loss(server: Server, stop: anyio.Event) -> None:
+    await server.lost.wait()
+    stop.set()
+
+
+async def _on_idleness(server: Server, manager: Manager, idle_exit_s: float, stop: anyio.Event) -> None:
+    if idle_exit_s == 0:
+        return
+    while True:
+        busy = server.connections > 0 or any(not _rests(store.state, store.queued) for store in manager.stores())
+        # Busy now means a whole idle time from now at the earliest; else what is left since the last one left.
+        left = idle_exit_s if busy else server.last_active + idle_exit_s - time.monotonic()
+        if left <= 0:
+            _logger.info("idle for %s s", idle_exit_s)
+            stop.set()
+            return
+        await anyio.sleep(left)
+
+
+def _rests(state: str, queued: int) -> bool:
+    return state.lower() in _RESTING and queued == 0

@@ -1,0 +1,150 @@
+"""The daemon's address: a Unix socket that only the holder of its lock binds, replaces or removes."""
+
+import errno
+import os
+import socket
+import stat
+import time
+import zlib
+from typing import Final
+
+from ckpt_protocol import address
+from ckptd.lock import HeldLock, LockedElsewhereError, this_process
+
+__all__ = ["Address", "AddressInUseError"]
+
+_BACKLOG: Final = 1024
+_WAIT_S: Final = 3.0
+"""How long a start waits for the end of a daemon that holds the lock and does not answer."""
+_RETRY_S: Final = 0.05
+
+
+class AddressInUseError(Exception):
+    """Another daemon serves this socket."""
+
+
+class Address:
+    """A socket's path and its lock. ``path`` is absolute; the directory is made private.
+
+    Raises AddressInUseError where another daemon holds the lock, OSError where the directory is not ours alone
+    or something cannot be made.
+    """
+
+    def __init__(self, path: str, adopted: socket.socket | None = None) -> None:
+        self.path: Final = path
+        self.adopted: Final = adopted is not None
+        """The socket came from a service manager, which alone may bind or remove it."""
+        self._lock_path = os.fsencode(path) + b".lock"
+        self._identity: tuple[int, int] | None = None
+        address.ensure_private(os.path.dirname(path))
+        self._lock = _wait_for_lock(path, self._lock_path)
+        try:
+            self.listener = self._remember(adopted) if adopted is not None else self.bind()
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def bind(self) -> socket.socket:
+        """Bind a new listening socket and put it in place of whatever is at the path; raises OSError."""
+        # Fixed by the name, so that the leftover of a killed daemon is replaced; short, since sun_path is.
+        directory, name = os.path.split(self.path)
+        temporary = os.path.join(directory, f".{zlib.crc32(os.fsencode(name)):08x}")
+        _refuse_other_file(self.path)
+        _remove(temporary)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listener.setblocking(False)
+            listener.bind(temporary)
+            os.chmod(temporary, 0o600)
+            # Listening before it has its name: whoever finds the name can connect.
+            listener.listen(_BACKLOG)
+            self._identity = _identity(temporary)
+            os.rename(temporary, self.path)
+        except BaseException:
+            listener.close()
+            raise
+        self.listener = listener
+        return listener
+
+    def is_ours(self) -> bool:
+        """Tell whether the path leads to the socket that was bound last."""
+        return self._identity is not None and _identity(self.path) == self._identity
+
+    def directory_exists(self) -> bool:
+        """Tell whether the socket's directory is there."""
+        return os.path.isdir(os.path.dirname(self.path))
+
+    def keep_lock(self) -> bool:
+        """Tell whether the lock is still the file at its path, after taking that one where it is another."""
+        if self._lock.is_at(self._lock_path):
+            return True
+        try:
+            lock = HeldLock.take(self._lock_path, this_process(self.path))
+        except (LockedElsewhereError, OSError):
+            return False
+        self._lock.close()
+        self._lock = lock
+        return True
+
+    def remove(self) -> None:
+        """Remove the socket from its path, if it is ours to remove. The listener goes on."""
+        if not self.adopted and self.is_ours() and self._lock.is_at(self._lock_path):
+            _remove(self.path)
+
+    def close(self) -> None:
+        """Remove the socket, close it and give the lock back."""
+        self.remove()
+        self.listener.close()
+        self._lock.close()
+
+    def _remember(self, adopted: socket.socket) -> socket.socket:
+        self._identity = _identity(self.path)
+        return adopted
+
+
+def _wait_for_lock(path: str, lock_path: bytes) -> HeldLock:
+    deadline = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            return HeldLock.take(lock_path, this_process(path))
+        except LockedElsewhereError as error:
+            # A holder that nobody can connect to is starting or ending: the next moment tells which.
+            if _answers(path) or time.monotonic() > deadline:
+                pid = "unknown" if error.owner is None else error.owner.pid
+                raise AddressInUseError(f"another ckptd (pid {pid}) serves {path}") from error
+        time.sleep(_RETRY_S)
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def _refuse_other_file(path: str) -> None:
+    # A mistyped option must not replace somebody's file.
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(found.st_mode):
+        raise FileExistsError(errno.EEXIST, "there is something else than a socket", path)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

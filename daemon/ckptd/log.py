@@ -1,0 +1,76 @@
+"""The daemon's log: one line a request, never a file's content or a checkpoint's message."""
+
+import logging
+import logging.handlers
+import os
+import sys
+from typing import Final
+
+from ckpt_protocol import address
+
+__all__ = ["LOG_BYTES", "LOG_FILES", "LOG_NAME", "configure", "request_line"]
+
+LOG_NAME: Final = "ckptd.log"
+LOG_BYTES: Final = 1_000_000
+LOG_FILES: Final = 3
+"""The log of now and two older ones, each of LOG_BYTES at most."""
+
+_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_JOURNAL_FORMAT: Final = "%(levelname)s %(name)s %(message)s"
+
+_requests = logging.getLogger("ckptd.requests")
+
+
+def configure(state_dir: str | None) -> None:
+    """Send the log to ``ckptd.log`` in ``state_dir``, or to stderr where that is None or cannot be written.
+
+    Calling it again replaces what was configured before.
+    """
+    # A full disk must not fail a request, nor fill the terminal with tracebacks of the logging module.
+    logging.raiseExceptions = False
+    problem: OSError | None = None
+    handler: logging.Handler | None = None
+    if state_dir is not None:
+        try:
+            handler = _file_handler(state_dir)
+        except OSError as error:
+            problem = error
+    if handler is None:
+        handler = _stderr_handler(plain=state_dir is None)
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    if problem is not None:
+        logging.getLogger(__name__).warning("no log file, using stderr: %s", problem)
+
+
+def request_line(method: str, worktree: str | None, seconds: float, outcome: str, error_id: str | None = None) -> None:
+    """Log one finished request. ``outcome`` is ``ok`` or the kind of its error."""
+    # repr keeps a name with line feeds or terminal codes from forging other lines.
+    where = "-" if worktree is None else ascii(worktree)
+    name = ascii(method[:64])[1:-1]
+    suffix = "" if error_id is None else f" error_id={error_id}"
+    level = logging.INFO if error_id is None else logging.ERROR
+    _requests.log(level, "%s worktree=%s ms=%.1f outcome=%s%s", name, where, seconds * 1000, outcome, suffix)
+
+
+def _file_handler(state_dir: str) -> logging.Handler:
+    address.ensure_private(state_dir)
+    handler = logging.handlers.RotatingFileHandler(
+        os.path.join(state_dir, LOG_NAME),
+        maxBytes=LOG_BYTES,
+        backupCount=LOG_FILES - 1,
+        encoding="utf-8",
+        errors="backslashreplace",
+    )
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    return handler
+
+
+def _stderr_handler(*, plain: bool) -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(_JOURNAL_FORMAT if plain else _FORMAT))
+    return handler

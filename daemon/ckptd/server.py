@@ -1,0 +1,148 @@
+"""The server: accepts connections, keeps to its limits, and stays where clients look for it."""
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+import time
+from typing import Final
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+from ckpt_protocol.framing import encode_frame
+from ckptd.connection import Connection, Handling
+from ckptd.dispatch import encode_failure
+from ckptd.listen import Address
+
+__all__ = ["MAX_CONNECTIONS", "Server"]
+
+MAX_CONNECTIONS: Final = 512
+
+_CHECK_S: Final = 3.0
+_PAUSE_S: Final = 0.2
+_LOST_CHECKS: Final = 3
+"""So many checks in a row without the socket's directory mean that it is gone for good."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Server:
+    """Serves one address until run() is cancelled. ``check_s`` is the interval of looking after the socket."""
+
+    def __init__(
+        self, address: Address, handling: Handling, *, check_s: float = _CHECK_S, limit: int = MAX_CONNECTIONS
+    ) -> None:
+        self.lost: Final = anyio.Event()
+        """Set when the address cannot be kept: its directory is gone, or another process has taken it."""
+        self.last_active = time.monotonic()
+        self._address = address
+        self._handling = handling
+        self._check_s = check_s
+        self._limit = limit
+        self._connections: set[Connection] = set()
+        self._accepting = anyio.CancelScope()
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected, those included that left with a request under way."""
+        return len(self._connections)
+
+    async def run(self) -> None:
+        """Accept and serve; comes back only by cancellation, which ends the connections too."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._look_after_address, tasks)
+            tasks.start_soon(self._accept, self._address.listener, tasks)
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until no request is under way, at most ``timeout_s`` seconds."""
+        with anyio.move_on_after(timeout_s):
+            while (busy := next((one for one in self._connections if one.in_flight), None)) is not None:
+                await busy.quiet()
+
+    async def _accept(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+        # The event loop must let go of the listener before it is closed: closing is left to this task.
+        with listener, anyio.CancelScope() as self._accepting:
+            while True:
+                await self._accept_one(listener, tasks)
+
+    async def _accept_one(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+        await anyio.lowlevel.checkpoint()
+        try:
+            client, _ = await asyncio.get_running_loop().sock_accept(listener)
+        except OSError as error:
+            # The connection waits in the backlog until there is room again.
+            _logger.warning("cannot accept for now: %s", error)
+            await anyio.sleep(_PAUSE_S)
+        else:
+            self._admit(client, tasks)
+
+    def _admit(self, client: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+        uid = _peer_uid(client)
+        if uid != os.getuid():
+            _logger.warning("refused a connection of user %s", uid)
+            _turn_away(client, "forbidden_peer", "this daemon serves another user")
+        elif len(self._connections) >= self._limit:
+            _logger.warning("refused a connection: %s are open", self._limit)
+            _turn_away(client, "too_many_requests", f"more than {self._limit} connections")
+        else:
+            connection = Connection(client, self._handling)
+            self._connections.add(connection)
+            tasks.start_soon(self._serve, connection)
+
+    async def _serve(self, connection: Connection) -> None:
+        try:
+            await connection.run()
+        finally:
+            self._connections.discard(connection)
+            self.last_active = time.monotonic()
+
+    async def _look_after_address(self, tasks: anyio.abc.TaskGroup) -> None:
+        missing = 0
+        while not self.lost.is_set():
+            await anyio.sleep(self._check_s)
+            if self._address.is_ours():
+                missing = 0
+            elif self._address.adopted or missing >= _LOST_CHECKS:
+                _logger.error("the socket %s is gone", self._address.path)
+                self.lost.set()
+            elif not self._address.directory_exists():
+                missing += 1
+            else:
+                self._rebind(tasks)
+
+    def _rebind(self, tasks: anyio.abc.TaskGroup) -> None:
+        if not self._address.keep_lock():
+            _logger.error("another daemon has taken %s", self._address.path)
+            self.lost.set()
+            return
+        try:
+            new = self._address.bind()
+        except OSError as error:
+            _logger.warning("cannot bind %s again: %s", self._address.path, error)
+            return
+        _logger.warning("the socket %s was replaced or removed: bound again", self._address.path)
+        self._accepting.cancel()
+        tasks.start_soon(self._accept, new, tasks)
+
+
+def _peer_uid(client: socket.socket) -> int | None:
+    try:
+        if hasattr(socket, "SO_PEERCRED"):
+            packed = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            return int(struct.unpack("3i", packed)[1])
+        # LOCAL_PEERCRED at level SOL_LOCAL, which the socket module does not name: struct xucred {version, uid, ...}.
+        return int(struct.unpack_from("2I", client.getsockopt(0, 1, 76))[1])
+    except OSError:
+        return None
+
+
+def _turn_away(client: socket.socket, kind: str, message: str) -> None:
+    with client:
+        try:
+            # One small frame always fits into the buffer of a new connection: nobody can hold the server up here.
+            client.send(encode_frame(encode_failure(None, kind, message)))
+        except OSError as error:
+            _logger.info("could not say why: %s", error)

@@ -1,0 +1,51 @@
+"""Small files that are either the old or the new in full, also after a power cut."""
+
+import os
+
+from ckptd.errors import from_os_error
+
+__all__ = ["fsync_dir", "read_if_there", "replace_file"]
+
+
+def fsync_dir(path: bytes) -> None:
+    """Make the names in a directory durable; raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: bytes, data: bytes, *, durable: bool = True) -> None:
+    """Put a file in the place of another; raises DomainError, after which the old one is still there.
+
+    ``durable`` false is for what can be derived again: whole or old, but after a power cut perhaps the old.
+    """
+    temp = path + b".tmp-" + os.urandom(6).hex().encode()
+    try:
+        try:
+            with open(temp, "xb") as file:
+                file.write(data)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+            os.rename(temp, path)
+        except OSError:
+            if os.path.lexists(temp):
+                os.unlink(temp)
+            raise
+        if durable:
+            fsync_dir(os.path.dirname(path))
+    except OSError as error:
+        raise from_os_error(error, "write", path) from error
+
+
+def read_if_there(path: bytes) -> bytes | None:
+    """Read a file whole; None where it does not exist. Raises DomainError where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise from_os_error(error, "read", path) from error

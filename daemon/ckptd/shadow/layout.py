@@ -1,0 +1,92 @@
+"""The folder of a store: its name, its making, its size, its end."""
+
+import hashlib
+import os
+import shutil
+from typing import Final
+
+from ckptd.errors import from_os_error
+from ckptd.shadow.durable import fsync_dir
+from ckptd.shadow.metadata import Metadata, write_metadata
+
+__all__ = ["NEW_PREFIX", "create_folder", "delete_folder", "folder_bytes", "folder_name"]
+
+NEW_PREFIX: Final = b".new-"
+_OLD_PREFIX: Final = b".old-"
+_NAME_BYTES: Final = 60
+
+# multiPackIndex off: libgit2 would trust an index over packs that we merge and unlink.
+_CONFIG: Final = b"""[core]
+\trepositoryformatversion = 0
+\tfilemode = true
+\tbare = true
+\tmultiPackIndex = false
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+"""
+
+
+def folder_name(worktree: bytes, attempt: int = 0) -> bytes:
+    """Give the name of a worktree's store folder: its base name, and a hash of its path.
+
+    The hash is a hint that makes finding fast; the metadata decides. ``attempt`` above 0 gives further names
+    where another worktree's store has the first.
+    """
+    text = worktree if attempt == 0 else worktree + b"\0%d" % attempt
+    base = os.path.basename(worktree)[:_NAME_BYTES] or b"root"
+    return base + b"_" + hashlib.sha256(text).hexdigest()[:16].encode()
+
+
+def create_folder(checkpoint_dir: bytes, name: bytes, metadata: Metadata) -> bytes:
+    """Make an empty bare repository with our metadata; it appears whole or not at all.
+
+    Raises DomainError where the disk refuses.
+    """
+    temp = os.path.join(checkpoint_dir, NEW_PREFIX + os.urandom(8).hex().encode())
+    folder = os.path.join(checkpoint_dir, name)
+    try:
+        for part in (b"objects/info", b"objects/pack", b"refs/checkpoints", b"refs/ckpt-info", b"refs/tags", b"ckpt"):
+            os.makedirs(os.path.join(temp, part), 0o700)
+        for file, text in ((b"config", _CONFIG), (b"HEAD", b"ref: refs/heads/unborn\n")):
+            with open(os.path.join(temp, file), "xb") as out:
+                out.write(text)
+                out.flush()
+                os.fsync(out.fileno())
+        write_metadata(temp, metadata)
+        for part in (b"objects", b"refs", b""):
+            fsync_dir(os.path.join(temp, part))
+        os.rename(temp, folder)
+        fsync_dir(checkpoint_dir)
+    except OSError as error:
+        shutil.rmtree(temp, ignore_errors=True)
+        raise from_os_error(error, "make the store", folder) from error
+    return folder
+
+
+def delete_folder(folder: bytes) -> None:
+    """Delete a store; it is gone from all lists at once, also if the daemon dies in the middle.
+
+    Raises DomainError where the disk refuses.
+    """
+    checkpoint_dir, name = os.path.split(folder)
+    temp = os.path.join(checkpoint_dir, _OLD_PREFIX + os.urandom(8).hex().encode() + b"-" + name[:_NAME_BYTES])
+    try:
+        os.rename(folder, temp)
+        fsync_dir(checkpoint_dir)
+        shutil.rmtree(temp)
+    except OSError as error:
+        raise from_os_error(error, "delete the store", folder) from error
+
+
+def folder_bytes(folder: bytes) -> int:
+    """Give the space that a folder takes on disk; what vanishes meanwhile counts for nothing."""
+    total = 0
+    for path, _, files in os.walk(folder):
+        for name in (b"", *files):
+            try:
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512
+            except OSError:
+                continue
+    return total

@@ -1,0 +1,91 @@
+"""Finding checkpoints: by id, by name, with what is told beside them."""
+
+from typing import Final, NamedTuple
+
+from ckptd.errors import DomainError
+from ckptd.shadow.checkpoint import Checkpoint, load_checkpoint, load_info, root_of
+from ckptd.shadow.info import Info
+from ckptd.shadow.objects import ObjectStore
+from ckptd.shadow.refs import Refs
+from ckptd.shadow.resolve import Names, resolve
+from ckptd.shadow.view import StoredTree
+
+__all__ = ["Loaded", "Lookup"]
+
+_CACHE_SIZE: Final = 20_000
+
+
+class Loaded(NamedTuple):
+    """A checkpoint with its root directory; ``info`` None: what was told beside it is lost."""
+
+    checkpoint: Checkpoint
+    info: Info | None
+    root: StoredTree
+
+
+class Lookup:
+    """Reads the checkpoints of one store. A checkpoint never changes, so each is read once."""
+
+    def __init__(self, objects: ObjectStore, refs: Refs) -> None:
+        self._objects = objects
+        self._refs = refs
+        self._cache: dict[str, Checkpoint] = {}
+
+    def load(self, checkpoint_id: str) -> Checkpoint:
+        """Read a checkpoint by its full id; raises DomainError where its commit is missing or damaged."""
+        found = self._cache.get(checkpoint_id)
+        if found is None:
+            found = load_checkpoint(self._objects, bytes.fromhex(checkpoint_id))
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            self._cache[checkpoint_id] = found
+        return found
+
+    def open(self, checkpoint_id: str) -> Loaded:
+        """Read a checkpoint with its info and root."""
+        checkpoint = self.load(checkpoint_id)
+        info = load_info(self._objects, checkpoint)
+        return Loaded(checkpoint, info, root_of(self._objects, checkpoint, info))
+
+    def by_seq(self) -> dict[int, str]:
+        """Give the ids of all checkpoints by sequence number, in order."""
+        return {seq: oid.decode("ascii") for seq, oid in self._refs.checkpoints().items()}
+
+    def tags_by_id(self) -> dict[str, list[str]]:
+        """Give the sorted tags of each tagged checkpoint."""
+        found: dict[str, list[str]] = {}
+        for name, oid in sorted(self._refs.tags().items()):
+            found.setdefault(oid.decode("ascii"), []).append(name)
+        return found
+
+    def head(self) -> str | None:
+        """Give the id that HEAD holds, if its checkpoint exists."""
+        head = self._refs.head()
+        return head.decode("ascii") if head is not None else None
+
+    def names(self) -> Names:
+        """Give what resolve() needs, as it is now."""
+        by_seq = self.by_seq()
+        tags = {name: oid.decode("ascii") for name, oid in self._refs.tags().items()}
+        head = self.head()
+        return Names(by_seq, tags, head if head in by_seq.values() else None, self.load)
+
+    def resolve(self, text: str) -> str:
+        """Give the full id of what a caller wrote; raises DomainError as resolve() does."""
+        return resolve(text, self.names())
+
+    def before(self, checkpoint: Checkpoint) -> str | None:
+        """Give what a checkpoint is compared with: its base, else the one before it, else nothing."""
+        by_seq = self.by_seq()
+        if checkpoint.facts.base in by_seq.values():
+            return checkpoint.facts.base
+        earlier = [seq for seq in by_seq if seq < checkpoint.facts.seq]
+        return by_seq[max(earlier)] if earlier else None
+
+    def is_readable(self, checkpoint_id: str) -> bool:
+        """Tell whether a checkpoint's commit can be read."""
+        try:
+            self.load(checkpoint_id)
+        except DomainError:
+            return False
+        return True

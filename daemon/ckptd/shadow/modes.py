@@ -1,0 +1,52 @@
+"""Permission bits that git's modes do not hold, as a tree beside the content's: one blob a directory.
+
+Only exceptions are written: bits other than 0644 and 0755 of files and 0755 of directories. In the parallel tree a
+directory's exceptions are the blob ``=``, and the tree of its child ``x`` is ``+x``; no name of a user's can meet
+another there.
+"""
+
+from typing import Final
+
+from ckptd.errors import DomainError
+from ckptd.shadow.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR, TreeEntry
+
+__all__ = ["DEFAULTS", "OWN_NAME", "child_name", "format_exceptions", "is_exception", "modes_tree", "parse_exceptions"]
+
+DEFAULTS: Final = {REGULAR: 0o644, EXECUTABLE: 0o755, DIRECTORY: 0o755}
+
+OWN_NAME: Final = b"="
+
+
+def child_name(name: bytes) -> bytes:
+    """Give the name under which a child directory's exceptions stand."""
+    return b"+" + name
+
+
+def is_exception(mode: int, perm: int) -> bool:
+    """Tell whether permission bits have to be recorded."""
+    return mode != LINK and DEFAULTS[mode] != perm
+
+
+def format_exceptions(perms: dict[bytes, int]) -> bytes:
+    """Give the blob of one directory's exceptions: octal bits, a space, the name, NUL; sorted by name."""
+    return b"".join([b"%o %s\0" % (perm, name) for name, perm in sorted(perms.items())])
+
+
+def parse_exceptions(data: bytes) -> dict[bytes, int]:
+    """Read such a blob; raises DomainError ``store_damaged`` for anything else."""
+    perms = {}
+    try:
+        for record in data.split(b"\0")[:-1]:
+            octal, _, name = record.partition(b" ")
+            perms[name] = int(octal, 8) & 0o7777
+    except ValueError as error:
+        raise DomainError("store_damaged", "the permission record of a checkpoint is malformed") from error
+    return perms
+
+
+def modes_tree(blob: bytes | None, children: dict[bytes, bytes]) -> dict[bytes, TreeEntry]:
+    """Give the entries of one directory's tree of exceptions: its own blob, and its children's trees."""
+    entries = {child_name(name): TreeEntry(DIRECTORY, oid) for name, oid in children.items()}
+    if blob is not None:
+        entries[OWN_NAME] = TreeEntry(REGULAR, blob)
+    return entries

@@ -1,0 +1,90 @@
+"""Reading pack indexes of version 2."""
+
+import mmap
+import os
+import struct
+from typing import Final
+
+from ckpt_protocol.wirepath import to_text
+from ckptd.errors import DomainError, from_os_error
+
+__all__ = ["PackIndex"]
+
+_FANOUT_AT: Final = 8
+_NAMES_AT: Final = 8 + 256 * 4
+# Below this an index is read into memory: a mapping costs a page table entry and a descriptor for a while.
+_MAP_ABOVE_BYTES: Final = 1 << 18
+
+
+class PackIndex:
+    """Finds objects of one pack; ``path`` is the path of the ``.idx`` file.
+
+    Raises DomainError ``store_damaged`` where the file is not an index or is cut.
+    """
+
+    def __init__(self, path: bytes) -> None:
+        self.path: Final = path
+        self._data: bytes | mmap.mmap = _load(path)
+        if len(self._data) < _NAMES_AT + 40 or self._data[:8] != b"\377tOc\0\0\0\2":
+            raise _damaged(path)
+        self._fanout = struct.unpack_from(">256I", self._data, _FANOUT_AT)
+        self.count: Final = self._fanout[255]
+        if len(self._data) < _NAMES_AT + self.count * 28 + 40 or list(self._fanout) != sorted(self._fanout):
+            raise _damaged(path)
+
+    @property
+    def pack_path(self) -> bytes:
+        """The path of the pack that this index is of."""
+        return self.path[: -len(b".idx")] + b".pack"
+
+    def find(self, oid: bytes) -> int | None:
+        """Give the offset of an object in the pack, or None."""
+        first = oid[0]
+        low = self._fanout[first - 1] if first else 0
+        high = self._fanout[first]
+        data = self._data
+        while low < high:
+            middle = (low + high) // 2
+            at = _NAMES_AT + middle * 20
+            found = data[at : at + 20]
+            if found == oid:
+                return self._offset(middle)
+            if found < oid:
+                low = middle + 1
+            else:
+                high = middle
+        return None
+
+    def oids(self) -> list[bytes]:
+        """Give the ids of all objects, sorted."""
+        return [self._data[at : at + 20] for at in range(_NAMES_AT, _NAMES_AT + self.count * 20, 20)]
+
+    def close(self) -> None:
+        """Let go of the mapping."""
+        if isinstance(self._data, mmap.mmap):
+            self._data.close()
+
+    def _offset(self, position: int) -> int:
+        small_at = _NAMES_AT + self.count * 24
+        (offset,) = struct.unpack_from(">I", self._data, small_at + position * 4)
+        if not offset & 0x80000000:
+            return int(offset)
+        large_at = small_at + self.count * 4 + (offset & 0x7FFFFFFF) * 8
+        if large_at + 8 > len(self._data) - 40:
+            raise _damaged(self.path)
+        (large,) = struct.unpack_from(">Q", self._data, large_at)
+        return int(large)
+
+
+def _load(path: bytes) -> bytes | mmap.mmap:
+    try:
+        with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_size > _MAP_ABOVE_BYTES:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return file.read()
+    except OSError as error:
+        raise from_os_error(error, "read the pack index", path) from error
+
+
+def _damaged(path: bytes) -> DomainError:
+    return DomainError("store_damaged", f"the pack index {to_text(path)} is damaged", paths=(path,))

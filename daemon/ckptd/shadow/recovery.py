@@ -1,0 +1,78 @@
+"""Opening a store after whatever happened to the last daemon."""
+
+import os
+from typing import Final
+
+import msgspec
+
+from ckpt_protocol.checkpoint import SaveResult
+from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.lookup import Lookup
+from ckptd.shadow.oplog import Intent, OperationLog, Outcome
+from ckptd.shadow.pack import TEMP_PREFIX
+from ckptd.shadow.reader import to_left_out
+from ckptd.shadow.refs import Refs
+
+__all__ = ["interrupted", "recover", "sweep"]
+
+_RESTORES: Final = ("reset", "rollback", "undo", "redo")
+
+
+def sweep(folder: bytes) -> None:
+    """Remove what a killed process left half-written. The data lock is held, so no living one can own it."""
+    try:
+        for path in (b"", b"ckpt", b"objects/pack", b"refs"):
+            _sweep_tree(os.path.join(folder, path), deep=path == b"refs")
+    except OSError as error:
+        raise from_os_error(error, "clean up", folder) from error
+
+
+def _sweep_tree(top: bytes, *, deep: bool) -> None:
+    for path, folders, files in os.walk(top):
+        for name in files:
+            if name.startswith(TEMP_PREFIX) or b".tmp-" in name or (deep and name.endswith(b".lock")):
+                os.unlink(os.path.join(path, name))
+        if not deep:
+            folders.clear()
+
+
+def recover(log: OperationLog, lookup: Lookup, refs: Refs) -> None:
+    """Close the operations that were cut off before they could touch anything, and the saves that were done.
+
+    A save is done when its ref is. A restore whose safety checkpoint has no ref had not begun to write; one that
+    has stays open: its paths may be half written, and undoing it brings back all of them.
+    """
+    ids = set(lookup.by_seq().values())
+    for intent in list(log.intents.values()):
+        if intent.n in log.outcomes:
+            continue
+        if intent.verb == "save":
+            log.write(_saved(intent, lookup) if intent.id in ids else Outcome(n=intent.n, done=False))
+        elif intent.safety is not None and intent.safety not in ids:
+            log.write(Outcome(n=intent.n, done=False))
+
+
+def interrupted(log: OperationLog) -> Intent | None:
+    """Give the restore that was cut off, if no other restore came after it."""
+    restores = [intent for intent in log.intents.values() if intent.verb in _RESTORES]
+    return restores[-1] if restores and restores[-1].n not in log.outcomes else None
+
+
+def _saved(intent: Intent, lookup: Lookup) -> Outcome:
+    """Make the answer of a save anew from what it stored."""
+    try:
+        loaded = lookup.open(intent.id or "")
+    except DomainError:
+        return Outcome(n=intent.n)
+    info = loaded.info
+    result = SaveResult(
+        id=loaded.checkpoint.id,
+        seq=loaded.checkpoint.facts.seq,
+        created=True,
+        complete=loaded.checkpoint.facts.complete,
+        skipped=to_left_out(info.skipped if info is not None else []),
+        excluded=to_left_out(info.excluded if info is not None else []),
+        files=0,
+        notes=["the daemon was stopped before it could answer; the checkpoint was made"],
+    )
+    return Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result)))

@@ -1,0 +1,117 @@
+"""The refs of a store: checkpoints, their info commits, tags, and HEAD. Loose ones are written by us alone."""
+
+import os
+import re
+from typing import Final
+
+from ckptd.errors import from_os_error
+from ckptd.shadow.durable import fsync_dir, read_if_there, replace_file
+
+__all__ = ["CHECKPOINTS", "INFOS", "TAGS", "Refs", "seq_name"]
+
+CHECKPOINTS: Final = b"refs/checkpoints/"
+INFOS: Final = b"refs/ckpt-info/"
+TAGS: Final = b"refs/tags/"
+
+_ID: Final = re.compile(rb"[0-9a-f]{40}")
+_UNBORN: Final = b"ref: refs/heads/unborn\n"
+
+
+def seq_name(seq: int) -> bytes:
+    """Give the last part of a checkpoint's ref name."""
+    return b"%010d" % seq
+
+
+class Refs:
+    """Reads and writes the refs of one bare repository. Ids are 40 hex digits, as bytes."""
+
+    def __init__(self, git_dir: bytes) -> None:
+        self._git_dir = git_dir
+
+    def checkpoints(self) -> dict[int, bytes]:
+        """Give all checkpoints by sequence number, in order. A ref that cannot be read is left out."""
+        found = self._under(CHECKPOINTS)
+        return {int(name): found[name] for name in sorted(found) if name.isdigit()}
+
+    def checkpoint_names(self) -> set[int]:
+        """Give the sequence numbers of all refs that are there, readable or not."""
+        names = set(self._loose_names(CHECKPOINTS)) | self._packed(CHECKPOINTS).keys()
+        return {int(name) for name in names if name.isdigit()}
+
+    def info(self, seq: int) -> bytes | None:
+        """Give the id of a checkpoint's info commit, where it has one."""
+        return self._read(INFOS + seq_name(seq))
+
+    def tags(self) -> dict[str, bytes]:
+        """Give all tags and what they point to."""
+        return {name.decode("utf-8", "surrogateescape"): oid for name, oid in self._under(TAGS).items()}
+
+    def write_checkpoint(self, seq: int, commit: bytes, info: bytes | None) -> None:
+        """Make a checkpoint durable: its info first, so that none is ever without the info it names."""
+        if info is not None:
+            self._write(INFOS + seq_name(seq), info)
+        self._write(CHECKPOINTS + seq_name(seq), commit)
+
+    def write_tag(self, name: str, commit: bytes) -> None:
+        """Point a tag to a commit."""
+        self._write(TAGS + name.encode("utf-8"), commit)
+
+    def head(self) -> bytes | None:
+        """Give the id in HEAD, None while there is none."""
+        data = read_if_there(os.path.join(self._git_dir, b"HEAD"))
+        return data.strip() if data is not None and _ID.fullmatch(data.strip()) else None
+
+    def write_head(self, commit: bytes | None) -> None:
+        """Set HEAD; it is derived from the operation log, so it need not be durable."""
+        data = _UNBORN if commit is None else commit + b"\n"
+        replace_file(os.path.join(self._git_dir, b"HEAD"), data, durable=False)
+
+    def _read(self, ref: bytes) -> bytes | None:
+        data = read_if_there(os.path.join(self._git_dir, ref))
+        if data is not None and _ID.fullmatch(data.strip()):
+            return data.strip()
+        folder, _, name = ref.rpartition(b"/")
+        return self._packed(folder + b"/").get(name)
+
+    def _under(self, prefix: bytes) -> dict[bytes, bytes]:
+        found = self._packed(prefix)
+        for name in self._loose_names(prefix):
+            data = read_if_there(os.path.join(self._git_dir, prefix, name))
+            if data is not None and _ID.fullmatch(data.strip()):
+                found[name] = data.strip()
+        return found
+
+    def _loose_names(self, prefix: bytes) -> list[bytes]:
+        top = os.path.join(self._git_dir, prefix)
+        names: list[bytes] = []
+        for folder, _, files in os.walk(top):
+            inside = os.path.relpath(folder, top)
+            kept = [name for name in files if not name.endswith(b".lock") and b".tmp-" not in name]
+            names += kept if inside == b"." else [os.path.join(inside, name) for name in kept]
+        return names
+
+    def _packed(self, prefix: bytes) -> dict[bytes, bytes]:
+        data = read_if_there(os.path.join(self._git_dir, b"packed-refs")) or b""
+        found = {}
+        for line in data.splitlines():
+            oid, _, ref = line.partition(b" ")
+            if ref.startswith(prefix) and _ID.fullmatch(oid):
+                found[ref[len(prefix) :]] = oid
+        return found
+
+    def _write(self, ref: bytes, commit: bytes) -> None:
+        path = os.path.join(self._git_dir, ref)
+        self._make_folder(os.path.dirname(path))
+        replace_file(path, commit + b"\n")
+
+    def _make_folder(self, folder: bytes) -> None:
+        """Make a folder of refs, durably: git removes empty ones when it packs refs."""
+        if os.path.isdir(folder):
+            return
+        parent = os.path.dirname(folder)
+        self._make_folder(parent)
+        try:
+            os.mkdir(folder, 0o700)
+            fsync_dir(parent)
+        except OSError as error:
+            raise from_os_error(error, "make the folder", folder) from error

@@ -1,0 +1,104 @@
+"""The user's own Git repositories inside a worktree: read for what they track, never written."""
+
+import os
+import re
+from typing import Final
+
+import pygit2
+
+from ckptd.errors import DomainError
+from ckptd.shadow.durable import read_if_there
+
+__all__ = ["NOTHING_TRACKED", "Tracked", "git_dir_of", "read_exclude"]
+
+
+def git_dir_of(directory: bytes) -> bytes | None:
+    """Give the Git directory of a repository whose top is ``directory`` (absolute), None where it is none.
+
+    ``.git`` may be a directory, or a file that names one: a submodule or a linked worktree.
+    """
+    dot_git = os.path.join(directory, b".git")
+    if os.path.isdir(dot_git):
+        return dot_git if os.path.exists(os.path.join(dot_git, b"HEAD")) else None
+    text = _read(dot_git)
+    match = re.match(rb"gitdir: (.+?)\r?\n?\Z", text or b"", re.DOTALL)
+    return os.path.join(directory, match[1]) if match else None
+
+
+def read_exclude(git_dir: bytes) -> bytes | None:
+    """Give the content of ``info/exclude``, which linked worktrees share."""
+    common = _read(os.path.join(git_dir, b"commondir"))
+    base = os.path.join(git_dir, common.strip()) if common else git_dir
+    return _read(os.path.join(base, b"info", b"exclude"))
+
+
+def _read(path: bytes) -> bytes | None:
+    try:
+        return read_if_there(path)
+    except DomainError:
+        return None
+
+
+class Tracked:
+    """The paths that one repository's index holds, as paths of the worktree.
+
+    The index is read when the first ignored path asks. ``problem`` is set where it cannot be read: then nothing
+    counts as tracked, and that is reported.
+    """
+
+    def __init__(self, base: bytes, index_path: bytes | None) -> None:
+        self._base: Final = base
+        self._index_path: Final = index_path
+        self._sign: tuple[int, int, int] | None = _stat_sign(index_path)
+        self._paths: frozenset[bytes] | None = None if self._sign else frozenset()
+        self._folders: frozenset[bytes] = frozenset()
+        self.problem: str | None = None
+
+    def is_current(self) -> bool:
+        """Tell whether the index is still the file that was read."""
+        return self._sign == _stat_sign(self._index_path)
+
+    def has_file(self, path: bytes) -> bool:
+        """Tell whether the index holds this very path."""
+        return path in self._load()
+
+    def has_below(self, path: bytes) -> bool:
+        """Tell whether the index holds anything below this directory."""
+        self._load()
+        return path in self._folders
+
+    def _load(self) -> frozenset[bytes]:
+        if self._paths is None:
+            self._paths, self._folders = frozenset(), frozenset()
+            try:
+                names = [os.fsencode(entry.path) for entry in pygit2.Index(os.fsdecode(self._index_path or b""))]
+            except (pygit2.GitError, OSError, ValueError) as error:
+                self.problem = f"the index of the Git repository at {os.fsdecode(self._base) or '.'}: {error}"
+                return self._paths
+            prefix = self._base + b"/" if self._base else b""
+            self._paths = frozenset([prefix + name for name in names])
+            self._folders = _folders_of(self._paths)
+        return self._paths
+
+
+def _stat_sign(path: bytes | None) -> tuple[int, int, int] | None:
+    if path is None:
+        return None
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+def _folders_of(paths: frozenset[bytes]) -> frozenset[bytes]:
+    folders: set[bytes] = set()
+    for path in paths:
+        folder = path.rpartition(b"/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition(b"/")[0]
+    return frozenset(folders)
+
+
+NOTHING_TRACKED: Final = Tracked(b"", None)

@@ -1,0 +1,455 @@
+"""The manager: one actor a worktree, opening and racing, unused ones, deletion, restores that overlap, the end."""
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from ckpt_protocol.checkpoint import HeadParams, SaveParams
+from ckpt_protocol.structs import to_wire
+from ckptd.core.event import OpDone
+from ckptd.core.manager import Manager
+from ckptd.core.ports import Caller
+from ckptd.errors import DomainError
+from support.faulty_stores import (
+    FailsOnceCatalog,
+    FailsOnceStore,
+    Gate,
+    HangingOpenCatalog,
+    MemoryCatalog,
+    SlowDeleteCatalog,
+    SlowStore,
+    place,
+)
+from support.poll import eventually
+
+pytestmark = pytest.mark.core
+
+DIR, OTHER_DIR = b"/data", b"/elsewhere"
+A, B = b"/home/u/a", b"/home/u/b"
+
+
+def save(writer):
+    params = SaveParams(checkpoint_dir="/data", worktree=place(A), token="0" * 32)
+    return writer.save(params, Caller("test"))
+
+
+def head(reader):
+    return reader.head(HeadParams(checkpoint_dir="/data", worktree=place(A))).id
+
+
+def claim(_checkpoint_dir):
+    assert threading.current_thread().name.startswith("ckptd-claim ")
+
+
+@asynccontextmanager
+async def running(catalog, take=claim, **options):
+    manager = Manager(catalog, take, **options)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(lambda *, task_status: manager.run(task_status=task_status))
+        try:
+            yield manager
+        finally:
+            await manager.drain()
+    assert manager.stores() == []
+    catalog.check()
+
+
+def write(manager, job=save, path=A, *, create=True, directory=DIR, ino=1, **options):
+    call = manager.write(directory, place(path, ino), job, Caller("test"), create=create, **options)
+    return asyncio.ensure_future(call)
+
+
+async def kind_of(awaitable):
+    with pytest.raises(DomainError) as caught:
+        await awaitable
+    return caught.value.kind
+
+
+async def test_write_and_read():
+    catalog = MemoryCatalog()
+    async with running(catalog) as manager:
+        assert (await write(manager)).seq == 1
+        assert await manager.read(DIR, place(A), head) == f"{1:040x}"
+        await eventually(lambda: manager.state_of(DIR, place(A)) == ("IDLE", None))
+    assert len(catalog.opened) == 1
+
+
+async def test_the_same_path_in_two_checkpoint_directories_is_two_stores():
+    catalog = MemoryCatalog()
+    async with running(catalog) as manager:
+        await asyncio.gather(write(manager), write(manager, directory=OTHER_DIR))
+        assert [store.store for store in manager.stores()] == ["/data_home_u_a", "/elsewhere_home_u_a"]
+
+
+async def test_untracked_worktree_is_told_so_and_leaves_nothing_behind():
+    catalog = MemoryCatalog()
+    async with running(catalog) as manager:
+        assert await kind_of(write(manager, create=False)) == "not_tracked"
+        assert await kind_of(manager.read(DIR, place(A), head)) == "not_tracked"
+        assert manager.stores() == []
+        assert manager.state_of(DIR, place(A)) == ("CLOSED", None)
+        assert (await write(manager)).seq == 1
+
+
+async def test_racing_first_requests_get_each_their_own_answer():
+    catalog = HangingOpenCatalog()
+    async with running(catalog) as manager:
+        reading = asyncio.ensure_future(manager.read(DIR, place(A), head))
+        await eventually(catalog.gate.reached.is_set)
+        saving = write(manager)
+        await eventually(lambda: manager.stores()[0].queued == 2)
+        assert manager.stores()[0].store == "/data"
+        catalog.gate.open()
+        assert await kind_of(reading) == "not_tracked"
+        assert (await saving).seq == 1
+    assert [create for _, create, _ in catalog.opened] == [False, True]
+
+
+async def test_worktree_that_hangs_holds_up_no_other():
+    catalog = HangingOpenCatalog()
+    catalog.keep(DIR, B)
+    async with running(catalog) as manager:
+        hanging = write(manager)
+        await eventually(catalog.gate.reached.is_set)
+        listed = await manager.list(DIR)
+        assert [entry.path for entry in listed.workspaces] == ["/home/u/b"]
+        assert [store.state for store in manager.stores()] == ["OPENING"]
+        catalog.gate.open()
+        await hanging
+
+
+async def test_force_reaches_the_opening_only_with_create():
+    catalog = MemoryCatalog()
+    path = b"/protected"
+    async with running(catalog) as manager:
+        assert await kind_of(write(manager, path=path)) == "protected_place"
+        assert await kind_of(write(manager, path=path, create=False, force=True)) == "not_tracked"
+        assert (await write(manager, path=path, force=True)).seq == 1
+        assert (await write(manager, path=path)).seq == 2
+    assert [flags[1:] for flags in catalog.opened] == [(True, False), (False, False), (True, True)]
+
+
+async def test_failed_opening_is_tried_again_by_the_next_request():
+    catalog = FailsOnceCatalog()
+    async with running(catalog) as manager:
+        assert await kind_of(write(manager)) == "too_many_files"
+        assert (await write(manager)).seq == 1
+
+
+async def test_wrong_view_of_a_worktree_is_refused_open_or_not():
+    catalog = MemoryCatalog()
+    async with running(catalog) as manager:
+        assert await kind_of(write(manager, ino=2)) == "identity_mismatch"
+        await write(manager)
+        assert await kind_of(write(manager, ino=2)) == "identity_mismatch"
+        assert await kind_of(manager.forget(DIR, place(A, ino=2))) == "identity_mismatch"
+        assert await kind_of(manager.open(DIR, place(A, ino=2), force=False)) == "identity_mismatch"
+    assert len(catalog.kept[DIR, A].saves) == 1
+
+
+async def test_open_tells_store_head_and_who_made_it():
+    catalog = MemoryCatalog()
+    async with running(catalog) as manager:
+        first = await manager.open(DIR, place(A), force=False)
+        assert (first.store, first.created, first.head) == ("/data_home_u_a", True, None)
+        await write(manager)
+        second = await manager.open(DIR, place(A), force=False)
+        assert (second.created, second.head) == (False, f"{1:040x}")
+        await write(manager, path=B)
+        assert not (await manager.open(DIR, place(B), force=False)).created
+
+
+async def test_claim_is_asked_before_each_request_and_its_error_is_the_answer():
+    catalog, asked, owned = MemoryCatalog(), [], []
+
+    def take(checkpoint_dir):
+        asked.append(checkpoint_dir)
+        if not owned:
+            raise DomainError("owned_elsewhere", "another daemon")
+
+    async with running(catalog, take) as manager:
+        requests = [
+            lambda: write(manager),
+            lambda: manager.read(DIR, place(A), head),
+            lambda: manager.open(DIR, place(A), force=False),
+            lambda: manager.list(DIR),
+            lambda: manager.prune(DIR, dry_run=False),
+            lambda: manager.forget(DIR, place(A)),
+        ]
+        assert [await kind_of(request()) for request in requests] == ["owned_elsewhere"] * 6
+        assert asked == [DIR] * 6
+        owned.append(True)
+        await write(manager)
+    assert catalog.opened == [(A, True, False)]
+
+
+async def test_hanging_claim_holds_up_only_its_own_directory():
+    catalog, gate = MemoryCatalog(), Gate()
+
+    def take(checkpoint_dir):
+        if checkpoint_dir == OTHER_DIR:
+            gate.wait()
+
+    async with running(catalog, take) as manager:
+        hanging = write(manager, directory=OTHER_DIR)
+        await eventually(gate.reached.is_set)
+        await write(manager)
+        assert not hanging.done()
+        gate.open()
+        await hanging
+
+
+async def test_full_mailbox():
+    catalog = MemoryCatalog(SlowStore)
+    async with running(catalog, mailbox_limit=2) as manager:
+        accepted = [write(manager)]
+        gate = catalog.keep(DIR, A).gate
+        await eventually(gate.reached.is_set)
+        accepted += [write(manager), write(manager)]
+        await eventually(lambda: manager.stores()[0].queued == 2)
+        assert await kind_of(write(manager)) == "worktree_busy"
+        gate.open()
+        assert [(await each).seq for each in accepted] == [1, 2, 3]
+
+
+async def test_longest_unused_store_is_closed_and_opens_again():
+    catalog = MemoryCatalog()
+    paths = [b"/w/%d" % number for number in range(4)]
+    async with running(catalog, cache_size=2) as manager:
+        for path in paths[:2]:
+            await write(manager, path=path)
+        await manager.read(DIR, place(paths[0]), head)
+        await write(manager, path=paths[2])
+        await eventually(lambda: [store.worktree for store in manager.stores()] == ["/w/0", "/w/2"])
+        assert (await write(manager, path=paths[1])).seq == 2
+        await eventually(lambda: [store.worktree for store in manager.stores()] == ["/w/1", "/w/2"])
+    assert [flags[0] for flags in catalog.opened] == [b"/w/0", b"/w/1", b"/w/2", b"/w/1"]
+
+
+async def test_requests_never_fail_for_a_store_that_is_being_closed():
+    catalog = MemoryCatalog()
+    async with running(catalog, cache_size=1) as manager:
+        paths = [b"/w/%d" % (number % 5) for number in range(200)]
+        await asyncio.gather(*(write(manager, path=path) for path in paths))
+    assert sum(len(store.saves) for store in catalog.kept.values()) == 200
+
+
+async def test_halt_is_remembered_when_the_store_is_closed():
+    catalog = MemoryCatalog(lambda: FailsOnceStore(kind="worktree_missing"))
+    async with running(catalog, cache_size=0) as manager:
+        assert await kind_of(write(manager)) == "worktree_missing"
+        await eventually(lambda: manager.stores() == [])
+        assert manager.state_of(DIR, place(A)) == ("HALTED", "worktree_missing")
+        assert await write(manager, lambda _writer: "restored") == "restored"
+        await eventually(lambda: manager.stores() == [])
+        assert manager.state_of(DIR, place(A)) == ("HALTED", "worktree_missing")
+        await write(manager)
+        await eventually(lambda: manager.state_of(DIR, place(A)) == ("CLOSED", None))
+
+
+async def test_crashed_actor_is_replaced_by_the_next_request(caplog):
+    catalog = MemoryCatalog(SlowStore)
+    async with running(catalog) as manager:
+        waiting = [write(manager), write(manager)]
+        gate = catalog.keep(DIR, A).gate
+        await eventually(gate.reached.is_set)
+        manager._actors[DIR, A].post(OpDone(99))
+        assert [await kind_of(each) for each in waiting] == ["internal", "internal"]
+        again = write(manager)
+        await asyncio.sleep(0.01)
+        assert len(catalog.opened) == 1, "a second owner while the first still writes"
+        gate.open()
+        assert (await again).seq == 2
+    assert len(catalog.opened) == 2
+
+
+async def test_forget_finishes_what_runs_then_deletes():
+    catalog = MemoryCatalog(SlowStore)
+    async with running(catalog) as manager:
+        saving = write(manager)
+        gate = catalog.keep(DIR, A).gate
+        await eventually(gate.reached.is_set)
+        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        gate.open()
+        assert (await saving).seq == 1
+        forgotten = await forgetting
+        assert (forgotten.store, forgotten.checkpoints) == ("/data_home_u_a", 1)
+        assert await kind_of(manager.forget(DIR, place(A))) == "not_tracked"
+        assert manager.stores() == []
+
+
+async def test_requests_during_a_deletion_are_answered_as_if_after_it():
+    catalog = SlowDeleteCatalog()
+    async with running(catalog) as manager:
+        await asyncio.gather(write(manager), write(manager, path=B))
+        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        await eventually(catalog.gate.reached.is_set)
+        reading = asyncio.ensure_future(manager.read(DIR, place(A), head))
+        saving = write(manager)
+        second = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        assert (await write(manager, path=B)).seq == 2
+        assert not any(each.done() for each in (reading, saving, second, forgetting))
+        catalog.gate.open()
+        await forgetting
+        assert (await saving).seq == 1
+        # The read and the second deletion race with the save that makes a new store: either order is right.
+        await asyncio.wait([reading, second])
+        assert reading.exception() is None or reading.exception().kind in ("not_tracked", "no_checkpoint")
+        assert second.exception() is None or second.exception().kind == "not_tracked"
+
+
+async def test_vanished_client_does_not_let_others_into_a_deletion():
+    catalog = SlowDeleteCatalog()
+    async with running(catalog) as manager:
+        await write(manager)
+        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        await eventually(catalog.gate.reached.is_set)
+        forgetting.cancel()
+        saving = write(manager)
+        await asyncio.sleep(0.01)
+        assert len(catalog.opened) == 1
+        catalog.gate.open()
+        assert (await saving).seq == 1
+    assert catalog.deleted == [b"/data_home_u_a"]
+
+
+async def test_store_that_does_not_open_can_be_forgotten():
+    catalog = FailsOnceCatalog()
+    catalog.keep(DIR, A)
+    async with running(catalog) as manager:
+        assert (await manager.forget(DIR, place(A))).store == "/data_home_u_a"
+
+
+async def test_prune_deletes_the_dead_and_only_those():
+    catalog = MemoryCatalog()
+    async with running(catalog) as manager:
+        await asyncio.gather(write(manager), write(manager, path=B))
+        catalog.gone.add(A)
+        planned = await manager.prune(DIR, dry_run=True)
+        assert (planned.dry_run, [entry.path for entry in planned.pruned]) == (True, ["/home/u/a"])
+        assert catalog.deleted == []
+        done = await manager.prune(DIR, dry_run=False)
+        assert (done.dry_run, done.pruned) == (False, planned.pruned)
+        assert [store.worktree for store in manager.stores()] == ["/home/u/b"]
+    assert catalog.deleted == [b"/data_home_u_a"]
+
+
+async def test_prune_spares_a_worktree_that_came_back_meanwhile():
+    catalog = MemoryCatalog(SlowStore)
+    async with running(catalog) as manager:
+        saving = write(manager)
+        gate = catalog.keep(DIR, A).gate
+        await eventually(gate.reached.is_set)
+        catalog.gone.add(A)
+        pruning = asyncio.ensure_future(manager.prune(DIR, dry_run=False))
+        await eventually(lambda: manager.stores()[0].state == "CLOSING")
+        catalog.gone.clear()
+        gate.open()
+        await saving
+        assert (await pruning).pruned == []
+    assert catalog.deleted == []
+
+
+@pytest.mark.parametrize("other", [b"/home/u/a/sub/deep", b"/home/u", A])
+async def test_restores_that_overlap_take_turns_across_checkpoint_directories(other):
+    catalog, gate, order = MemoryCatalog(), Gate(), []
+
+    def first(_writer):
+        gate.wait()
+        order.append("first")
+
+    async with running(catalog) as manager:
+        one = write(manager, first, exclusive=True)
+        await eventually(gate.reached.is_set)
+        two = write(manager, lambda _writer: order.append("second"), path=other, directory=OTHER_DIR, exclusive=True)
+        await eventually(lambda: manager.state_of(OTHER_DIR, place(other))[0] == "BUSY")
+        # Neither unrelated restores nor ordinary work nor reads inside wait.
+        await write(manager, path=b"/home/v", exclusive=True)
+        await write(manager, path=other + b"/more")
+        await manager.read(DIR, place(A), lambda _reader: None)
+        assert order == []
+        gate.open()
+        await asyncio.gather(one, two)
+    assert order == ["first", "second"]
+
+
+async def test_many_restores_in_a_nest_of_worktrees_do_not_deadlock():
+    catalog, inside, most = MemoryCatalog(), [], []
+    paths = [b"/n", b"/n/a", b"/n/a/x", b"/n/b", b"/n/b/y", b"/m"]
+
+    def restore(path):
+        def job(_writer):
+            inside.append(path + b"/")
+            most.append([one for one in list(inside) if one.startswith(b"/n/")])
+            inside.remove(path + b"/")
+
+        return job
+
+    async with running(catalog) as manager:
+        await asyncio.gather(*(write(manager, restore(path), path=path, exclusive=True) for path in paths * 20))
+    assert len(most) == 120
+    for together in most:
+        clashes = [(a, b) for a in together for b in together if a != b and a.startswith(b)]
+        assert not clashes
+
+
+async def test_drain_finishes_what_runs_and_refuses_the_rest():
+    catalog = MemoryCatalog(SlowStore)
+    async with running(catalog) as manager:
+        running_one = write(manager)
+        gate = catalog.keep(DIR, A).gate
+        await eventually(gate.reached.is_set)
+        queued = write(manager)
+        await eventually(lambda: manager.stores()[0].queued == 1)
+        draining = [asyncio.ensure_future(manager.drain()) for _ in range(2)]
+        assert await kind_of(queued) == "stopping"
+        late = [write(manager), write(manager, path=B), manager.list(DIR), manager.forget(DIR, place(A))]
+        assert [await kind_of(each) for each in late] == ["stopping"] * 4
+        assert not draining[0].done()
+        assert [store.state for store in manager.stores()] == ["CLOSING"]
+        gate.open()
+        assert (await running_one).seq == 1
+        await asyncio.gather(*draining)
+    assert catalog.kept[DIR, A].closes == 2
+
+
+async def test_drain_lets_a_deletion_end():
+    catalog = SlowDeleteCatalog()
+    async with running(catalog) as manager:
+        await write(manager)
+        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        await eventually(catalog.gate.reached.is_set)
+        saving = write(manager)
+        draining = asyncio.ensure_future(manager.drain())
+        await asyncio.sleep(0.01)
+        assert not draining.done()
+        catalog.gate.open()
+        assert (await forgetting).store == to_wire(b"/data_home_u_a")
+        assert await kind_of(saving) == "stopping"
+        await draining
+
+
+async def test_cancelled_manager_still_closes_every_store():
+    catalog = MemoryCatalog(SlowStore)
+    manager = Manager(catalog, claim)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(lambda *, task_status: manager.run(task_status=task_status))
+        saving, queued = write(manager), write(manager)
+        gate = catalog.keep(DIR, A).gate
+        await eventually(gate.reached.is_set)
+        tasks.cancel_scope.cancel()
+        threading.Timer(0.05, gate.open).start()
+    assert [await kind_of(saving), await kind_of(queued)] == ["stopping", "stopping"]
+    assert len(catalog.kept[DIR, A].saves) == 1
+    catalog.check()
+    await manager.drain()
+
+
+async def test_drain_before_run_ends_it_at_once():
+    manager = Manager(MemoryCatalog(), claim)
+    await manager.drain()
+    await manager.run()
+    assert await kind_of(write(manager)) == "stopping"

@@ -1,0 +1,307 @@
+"""Frames in, answers out: every kind of bad input, every method, every kind of error."""
+
+import json
+import logging
+import re
+
+import msgspec
+import pytest
+
+from ckpt_protocol.errors import BY_KIND
+from ckpt_protocol.methods import METHODS
+from ckpt_protocol.version import PROTOCOL_VERSION
+from ckptd.dispatch import MAX_BATCH, Dispatcher
+from ckptd.errors import DomainError
+from ckptd.handlers import HANDLERS, Peer
+from support.fake_manager import SIDES, FakeManager, daemon_on
+from support.wire_samples import SAMPLES
+
+pytestmark = [pytest.mark.core, pytest.mark.anyio]
+
+SAVE = {"checkpoint_dir": "/h/.c", "worktree": {"path": "/w"}, "token": "0" * 32}
+PLACE = {"checkpoint_dir": "/h/.c", "worktree": {"path": "/w"}}
+
+
+class Wire:
+    """A dispatcher on a fake manager, spoken to in JSON."""
+
+    def __init__(self) -> None:
+        self.manager = FakeManager()
+        self.stopped: list[bool] = []
+        self.dispatcher = Dispatcher(daemon_on(self.manager, lambda: self.stopped.append(True)))
+        self.peer = Peer()
+
+    async def raw(self, frame: bytes):
+        answer = await self.dispatcher.handle(frame, self.peer)
+        return None if answer is None else json.loads(answer)
+
+    async def call(self, method: str, params: object = None, request_id: object = 1):
+        document = {"jsonrpc": "2.0", "method": method, "params": {} if params is None else params, "id": request_id}
+        return await self.raw(json.dumps(document).encode())
+
+    async def error(self, method: str, params: object) -> dict:
+        return (await self.call(method, params))["error"]
+
+
+@pytest.fixture
+def wire() -> Wire:
+    return Wire()
+
+
+def kind_of(answer) -> str:
+    assert set(answer) == {"jsonrpc", "error", "id"}
+    assert BY_KIND[answer["error"]["data"]["kind"]].code == answer["error"]["code"]
+    return answer["error"]["data"]["kind"]
+
+
+def test_every_method_has_a_handler() -> None:
+    assert set(HANDLERS) == set(METHODS)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith("daemon.")])
+@pytest.mark.parametrize("params", ["params", "least_params"])
+async def test_each_method_answers_its_own_result(wire, method, params) -> None:
+    sent = msgspec.to_builtins(getattr(SAMPLES[method], params))
+    answer = await wire.call(method, sent)
+    result = msgspec.convert(answer["result"], METHODS[method].result)
+    expected = SAMPLES[method].result
+    if method == "worktree.status":
+        expected = msgspec.structs.replace(expected, state="halted", halted="for the test")
+    assert result == expected
+    assert len(wire.manager.asked) == 1
+
+
+async def test_what_each_kind_of_method_asks_of_the_manager(wire) -> None:
+    for method, params in (
+        ("checkpoint.save", SAVE | {"force": True}),
+        ("checkpoint.restore", SAVE),
+        ("checkpoint.restore", SAVE | {"dry_run": True}),
+        ("checkpoint.undo", SAVE),
+        ("worktree.status", PLACE),
+        ("checkpoint.head", PLACE),
+    ):
+        assert "result" in await wire.call(method, params), method
+    plain = {"create": False, "force": False, "exclusive": False}
+    assert wire.manager.asked == [
+        ("write", b"/h/.c", {"create": True, "force": True, "exclusive": False}),
+        ("write", b"/h/.c", plain | {"exclusive": True}),
+        ("write", b"/h/.c", plain),
+        ("write", b"/h/.c", plain | {"exclusive": True}),
+        ("write", b"/h/.c", plain),
+        ("read", b"/h/.c", {}),
+    ]
+
+
+async def test_hello_names_the_caller_of_later_requests(wire) -> None:
+    params = {"protocol": PROTOCOL_VERSION, "build": "9", "client": "ckpt", "session": "s1"}
+    answer = await wire.call("daemon.hello", params)
+    assert answer["result"]["capabilities"] == sorted(METHODS)
+    await wire.call("checkpoint.save", SAVE)
+    assert [(caller.client, caller.session) for caller in wire.manager.callers] == [("ckpt", "s1")]
+
+
+async def test_without_hello_the_client_is_unknown(wire) -> None:
+    await wire.call("checkpoint.save", SAVE)
+    assert [(caller.client, caller.session) for caller in wire.manager.callers] == [("unknown", None)]
+
+
+async def test_another_protocol_is_told_both_numbers(wire) -> None:
+    error = await wire.error("daemon.hello", {"protocol": 99, "build": "9", "client": "ckpt"})
+    assert error["data"]["kind"] == "protocol_mismatch"
+    assert "99" in error["message"]
+    assert f"protocol {PROTOCOL_VERSION}" in error["message"]
+    assert wire.peer.client == "unknown"
+
+
+async def test_status_and_stop_of_the_daemon(wire) -> None:
+    status = (await wire.call("daemon.status"))["result"]
+    assert (status["socket"], status["connections"], len(status["stores"])) == ("/run/x.sock", 3, 1)
+    assert wire.stopped == []
+    assert (await wire.call("daemon.stop"))["result"]["pid"] == status["pid"]
+    assert wire.stopped == [True]
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind", "request_id"),
+    [
+        (b"{", "parse_error", None),
+        (b"nonsense", "parse_error", None),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","id":1} x', "parse_error", None),
+        (b'{"jsonrpc":"2.0","method":1,"id":1, nonsense', "parse_error", None),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","params":{"a":"\xff"},"id":1}', "parse_error", None),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","params":' + b"[" * 100_000, "parse_error", None),
+        (b"[" * 100_000 + b"]" * 100_000, "parse_error", None),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "parse_error", None),
+        (b'[{"jsonrpc":"2.0","method":"daemon.status","id":1},', "parse_error", None),
+        (b"1", "invalid_request", None),
+        (b'"daemon.status"', "invalid_request", None),
+        (b"null", "invalid_request", None),
+        (b"[]", "invalid_request", None),
+        (b" [ ] ", "invalid_request", None),
+        (b"{}", "invalid_request", None),
+        (b'{"jsonrpc":"1.0","method":"daemon.status","id":7}', "invalid_request", 7),
+        (b'{"method":"daemon.status","id":"a"}', "invalid_request", "a"),
+        (b'{"jsonrpc":"2.0","method":5,"id":7}', "invalid_request", 7),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","id":7,"extra":1}', "invalid_request", 7),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","id":{}}', "invalid_request", None),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","id":true}', "invalid_request", None),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","id":1.5}', "invalid_request", None),
+        (b'{"jsonrpc":"2.0","method":"daemon.nothing","id":7}', "method_not_found", 7),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","params":[],"id":7}', "invalid_params", 7),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","params":null,"id":7}', "invalid_params", 7),
+        (b'{"jsonrpc":"2.0","method":"daemon.status","params":{"x":1},"id":7}', "invalid_params", 7),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+async def test_bad_frames(wire, frame, kind, request_id) -> None:
+    answer = await wire.raw(frame)
+    assert (kind_of(answer), answer["id"]) == (kind, request_id)
+    assert wire.manager.asked == []
+
+
+async def test_ids_come_back_as_they_were(wire) -> None:
+    for request_id in (0, -1, "x", "", None, 10**30):
+        assert (await wire.call("daemon.status", request_id=request_id))["id"] == request_id
+
+
+async def test_batch_members_are_answered_each_on_its_own(wire) -> None:
+    batch = [
+        {"jsonrpc": "2.0", "method": "daemon.status", "id": 1},
+        {"foo": "bar", "id": 2},
+        3,
+        {"jsonrpc": "2.0", "method": "daemon.status"},
+        {"jsonrpc": "2.0", "method": "no.such", "id": "d"},
+        {"jsonrpc": "2.0", "method": "checkpoint.save", "params": SAVE, "id": 5},
+    ]
+    answers = await wire.raw(json.dumps(batch).encode())
+    assert [answer["id"] for answer in answers] == [1, 2, None, "d", 5]
+    assert ["result" in answer for answer in answers] == [True, False, False, False, True]
+    assert [kind_of(answer) for answer in answers[1:4]] == ["invalid_request", "invalid_request", "method_not_found"]
+
+
+async def test_a_batch_is_limited(wire) -> None:
+    member = {"jsonrpc": "2.0", "method": "daemon.status", "id": 1}
+    assert len(await wire.raw(json.dumps([member] * MAX_BATCH).encode())) == MAX_BATCH
+    assert kind_of(await wire.raw(json.dumps([member] * (MAX_BATCH + 1)).encode())) == "invalid_request"
+
+
+async def test_notifications_are_done_and_not_answered(wire) -> None:
+    note = {"jsonrpc": "2.0", "method": "checkpoint.save", "params": SAVE}
+    assert await wire.raw(json.dumps(note).encode()) is None
+    assert await wire.raw(json.dumps([note, note]).encode()) is None
+    assert len(wire.manager.asked) == 3
+    assert await wire.raw(b'{"jsonrpc":"2.0","method":"no.such"}') is None
+    assert await wire.raw(json.dumps(note | {"params": {}}).encode()) is None
+    wire.manager.raises = RuntimeError("x")
+    assert await wire.raw(json.dumps(note).encode()) is None
+
+
+async def test_invalid_params_name_the_field_and_not_the_value(wire) -> None:
+    error = await wire.error("checkpoint.save", SAVE | {"message": {"secret": "hunter2"}})
+    assert error["data"]["kind"] == "invalid_params"
+    assert "$.message" in error["message"]
+    assert "hunter2" not in json.dumps(error)
+    error = await wire.error("checkpoint.save", SAVE | {"massage": "hunter2"})
+    assert "massage" in error["message"]
+    assert "hunter2" not in json.dumps(error)
+    assert (await wire.error("checkpoint.save", PLACE))["data"]["kind"] == "invalid_params"
+    assert wire.manager.asked == []
+
+
+@pytest.mark.parametrize(
+    ("method", "change"),
+    [
+        ("checkpoint.save", {"checkpoint_dir": "relative"}),
+        ("checkpoint.save", {"checkpoint_dir": ""}),
+        ("checkpoint.save", {"checkpoint_dir": "/a/../b"}),
+        ("checkpoint.save", {"worktree": {"path": "w"}}),
+        ("checkpoint.save", {"worktree": {"path": "/w/"}}),
+        ("checkpoint.save", {"worktree": {"path": "/w//x"}}),
+        ("checkpoint.save", {"worktree": {"path": "/w\0"}}),
+        ("checkpoint.save", {"worktree": {"path": {"b64": "L3c="}}}),
+        ("checkpoint.save", {"worktree": {"path": {"b64": "!"}}}),
+        ("checkpoint.restore", {"paths": ["ok", "../up"]}),
+        ("checkpoint.restore", {"paths": ["/etc/passwd"]}),
+        ("checkpoint.restore", {"paths": [""]}),
+        ("checkpoint.restore", {"paths": ["a/./b"]}),
+    ],
+)
+async def test_paths_are_checked_at_the_boundary(wire, method, change) -> None:
+    error = await wire.error(method, SAVE | change)
+    assert error["data"]["kind"] == "bad_path"
+    assert wire.manager.asked == []
+
+
+async def test_the_file_of_a_cat_is_checked(wire) -> None:
+    assert (await wire.error("checkpoint.cat", PLACE | {"id": "x", "path": "../y"}))["data"]["kind"] == "bad_path"
+    assert "result" in await wire.call("checkpoint.cat", PLACE | {"id": "x", "path": "a/y"})
+
+
+@pytest.mark.parametrize("kind", sorted(BY_KIND))
+async def test_domain_errors_arrive_whole(wire, kind) -> None:
+    wire.manager.raises = DomainError(kind, "no \udcff", hint="do \udcfe", paths=[b"a", b"\xff"])
+    answer = await wire.call("checkpoint.save", SAVE)
+    row = BY_KIND[kind]
+    assert answer["error"] == {
+        "code": row.code,
+        "message": "no \\udcff",
+        "data": {
+            "kind": kind,
+            "retryable": row.retryable,
+            "hint": "do \\udcfe",
+            "paths": ["a", {"b64": "/w=="}],
+            "error_id": None,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("secret text"), KeyError("secret text"), ExceptionGroup("s", [OSError()])]
+)
+async def test_unexpected_errors_reach_the_log_alone(wire, caplog, error) -> None:
+    wire.manager.raises = error
+    with caplog.at_level(logging.INFO):
+        answer = await wire.call("checkpoint.save", SAVE)
+    error_id = answer["error"]["data"]["error_id"]
+    assert (kind_of(answer), answer["id"]) == ("internal", 1)
+    assert re.fullmatch("[0-9a-f]{12}", error_id)
+    assert "secret" not in json.dumps(answer)
+    assert error_id in caplog.text
+    assert "Traceback" in caplog.text
+    assert type(error).__name__ in caplog.text
+
+
+@pytest.mark.parametrize("method", sorted(SIDES))
+async def test_a_result_that_cannot_be_encoded_is_an_error_of_ours(wire, method) -> None:
+    wire.manager.instead = msgspec.structs.replace(SAMPLES["worktree.status"].result, head="\udcff")
+    answer = await wire.call(method, msgspec.to_builtins(SAMPLES[method].params))
+    assert kind_of(answer) == "internal"
+
+
+async def test_one_line_a_request_without_contents(wire, caplog) -> None:
+    with caplog.at_level(logging.INFO, logger="ckptd.requests"):
+        await wire.call("checkpoint.save", SAVE | {"message": "hunter2", "worktree": {"path": "/w\nforged"}})
+        await wire.call("no.such\nforged")
+        wire.manager.raises = DomainError("no_space", "full")
+        await wire.call("checkpoint.save", SAVE)
+    lines = [record.getMessage() for record in caplog.records if record.name == "ckptd.requests"]
+    assert len(lines) == 3
+    assert re.fullmatch(r"checkpoint\.save worktree='/w\\nforged' ms=\d+\.\d outcome=ok", lines[0])
+    assert re.fullmatch(r"no\.such\\nforged worktree=- ms=\d+\.\d outcome=method_not_found", lines[1])
+    assert re.fullmatch(r"checkpoint\.save worktree='/w' ms=\d+\.\d outcome=no_space", lines[2])
+    assert "hunter2" not in caplog.text
+
+
+async def test_refusals_echo_ids(wire) -> None:
+    def refuse(document: object):
+        answer = wire.dispatcher.refuse(json.dumps(document).encode(), "too_many_requests", "later")
+        return None if answer is None else json.loads(answer)
+
+    call = {"jsonrpc": "2.0", "method": "checkpoint.save", "params": SAVE, "id": 4}
+    note = {"jsonrpc": "2.0", "method": "checkpoint.save", "params": SAVE}
+    assert (kind_of(refuse(call)), refuse(call)["id"]) == ("too_many_requests", 4)
+    assert refuse(note) is None
+    assert [answer["id"] for answer in refuse([call, note, call])] == [4, 4]
+    assert kind_of(refuse([])) == "invalid_request"
+    assert json.loads(wire.dispatcher.refuse(b"{", "too_many_requests", "later"))["error"]["code"] == -32700
+    assert wire.manager.asked == []

@@ -1,0 +1,111 @@
+"""Stands in for the manager: it notes what it is asked, and answers from the samples of the wire."""
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+
+from ckpt_protocol import daemon
+from ckpt_protocol.structs import Worktree
+from ckptd.core.ports import Caller
+from ckptd.handlers import Daemon
+from support.wire_samples import SAMPLES
+
+__all__ = ["FakeManager", "daemon_on"]
+
+SIDES = {
+    "checkpoint.save": "save",
+    "worktree.status": "status",
+    "checkpoint.diff": "diff",
+    "checkpoint.restore": "restore",
+    "checkpoint.undo": "undo",
+    "checkpoint.redo": "redo",
+    "checkpoint.head": "head",
+    "checkpoint.list": "list",
+    "checkpoint.show": "show",
+    "checkpoint.cat": "cat",
+}
+
+
+class Side:
+    """A Writer or Reader whose operations return the sample of their method."""
+
+    def __init__(self, manager: "FakeManager") -> None:
+        self._manager = manager
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = next(method for method, side in SIDES.items() if side == name)
+
+        def operation(params: object, caller: Caller | None = None) -> object:
+            self._manager.callers.append(caller)
+            return self._manager.answer(method)
+
+        return operation
+
+
+class FakeManager:
+    """``raises`` is raised by every call; ``gate`` holds calls up until it is set; ``asked`` has one entry a call."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bytes, dict[str, object]]] = []
+        self.callers: list[Caller | None] = []
+        self.raises: BaseException | None = None
+        self.instead: object = None
+        self.gate: anyio.Event | None = None
+        self.waiting = 0
+
+    def answer(self, method: str) -> Any:
+        return self.instead if self.instead is not None else SAMPLES[method].result
+
+    async def write(
+        self,
+        checkpoint_dir: bytes,
+        place: Worktree,
+        job: Callable[[Any], Any],
+        caller: Caller,
+        *,
+        create: bool = False,
+        force: bool = False,
+        exclusive: bool = False,
+    ) -> Any:
+        await self._note("write", checkpoint_dir, create=create, force=force, exclusive=exclusive)
+        return job(Side(self))
+
+    async def read(self, checkpoint_dir: bytes, place: Worktree, job: Callable[[Any], Any]) -> Any:
+        await self._note("read", checkpoint_dir)
+        return job(Side(self))
+
+    async def open(self, checkpoint_dir: bytes, place: Worktree, *, force: bool) -> Any:
+        await self._note("open", checkpoint_dir, force=force)
+        return self.answer("worktree.open")
+
+    async def list(self, checkpoint_dir: bytes) -> Any:
+        await self._note("list", checkpoint_dir)
+        return self.answer("worktree.list")
+
+    async def prune(self, checkpoint_dir: bytes, *, dry_run: bool) -> Any:
+        await self._note("prune", checkpoint_dir, dry_run=dry_run)
+        return self.answer("store.prune")
+
+    async def forget(self, checkpoint_dir: bytes, place: Worktree) -> Any:
+        await self._note("forget", checkpoint_dir)
+        return self.answer("worktree.forget")
+
+    def stores(self) -> "list[daemon.OpenStore]":
+        return [daemon.OpenStore(worktree="/w", store="/s", state="idle", queued=0)]
+
+    def state_of(self, checkpoint_dir: bytes, place: Worktree) -> tuple[str, str | None]:
+        return "halted", "for the test"
+
+    async def _note(self, name: str, checkpoint_dir: bytes, **options: object) -> None:
+        self.asked.append((name, checkpoint_dir, options))
+        if self.gate is not None:
+            self.waiting += 1
+            await self.gate.wait()
+        if self.raises is not None:
+            raise self.raises
+
+
+def daemon_on(manager: FakeManager, stop: Callable[[], None] = lambda: None) -> Daemon:
+    """Give what handlers reach, on a fake manager."""
+    return Daemon(manager=manager, socket=b"/run/x.sock", connections=lambda: 3, stop=stop, started=0.0)

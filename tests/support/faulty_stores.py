@@ -1,0 +1,259 @@
+"""Stores in memory that fulfil the ports of the core, each faulty one named for its fault."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ckpt_protocol import checkpoint, store, worktree
+from ckpt_protocol.structs import Worktree, from_wire, to_wire
+from ckptd.core.ports import Caller, OpenedStore
+from ckptd.errors import DomainError
+
+__all__ = [
+    "BadCloseStore",
+    "BrokenCatalog",
+    "CrashingStore",
+    "FailsOnceCatalog",
+    "FailsOnceStore",
+    "Gate",
+    "HangingOpenCatalog",
+    "MemoryCatalog",
+    "MemoryStore",
+    "SlowDeleteCatalog",
+    "SlowStore",
+    "place",
+]
+
+PATIENCE_S = 20.0
+
+
+def place(path: bytes, ino: int | None = 1) -> Worktree:
+    """Name a worktree as a client does; the fakes know every directory under inode 1."""
+    number = None if ino is None else str(ino)
+    return Worktree(path=to_wire(path), dev=None if ino is None else "1", ino=number)
+
+
+class Gate:
+    """Holds up a thread until the test opens it."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._open = threading.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def wait(self) -> None:
+        self.reached.set()
+        assert self._open.wait(PATIENCE_S), "the test never opened the gate"
+
+
+@dataclass
+class MemoryStore:
+    """Writer and reader at once. It notices when two threads are in it, and when it is used after its end."""
+
+    saves: list[checkpoint.SaveParams] = field(default_factory=list)
+    writer_threads: set[str] = field(default_factory=set)
+    reader_threads: set[str] = field(default_factory=set)
+    closes: int = 0
+    faults: list[str] = field(default_factory=list)
+    _writing: threading.Lock = field(default_factory=threading.Lock)
+
+    def check_place(self, place: Worktree) -> None:
+        self._enter("check_place")
+        if place.ino not in (None, "1"):
+            raise DomainError("identity_mismatch", "another directory")
+
+    def save(self, params: checkpoint.SaveParams, caller: Caller) -> checkpoint.SaveResult:
+        self._enter("save")
+        if not self._writing.acquire(blocking=False):
+            self.faults.append("two operations at once")
+        try:
+            self.make(params)
+        finally:
+            self._writing.release()
+        return checkpoint.SaveResult(
+            id=f"{len(self.saves):040x}",
+            seq=len(self.saves),
+            created=True,
+            complete=True,
+            skipped=[],
+            excluded=[],
+            files=1,
+        )
+
+    def make(self, params: checkpoint.SaveParams) -> None:
+        self.saves.append(params)
+
+    def head(self, params: checkpoint.HeadParams) -> checkpoint.HeadResult:
+        self.reader_threads.add(threading.current_thread().name)
+        if not self.saves:
+            raise DomainError("no_checkpoint", "no checkpoint yet")
+        return checkpoint.HeadResult(id=f"{len(self.saves):040x}")
+
+    def close(self) -> None:
+        self.closes += 1
+
+    def _enter(self, what: str) -> None:
+        self.writer_threads.add(threading.current_thread().name)
+        if self.closes:
+            self.faults.append(f"{what} after close")
+
+
+@dataclass
+class SlowStore(MemoryStore):
+    """Its saves wait at a gate."""
+
+    gate: Gate = field(default_factory=Gate)
+
+    def make(self, params: checkpoint.SaveParams) -> None:
+        self.gate.wait()
+        super().make(params)
+
+
+@dataclass
+class FailsOnceStore(MemoryStore):
+    """So many saves fail with an error of this kind."""
+
+    kind: str = "no_space"
+    times: int = 1
+
+    def make(self, params: checkpoint.SaveParams) -> None:
+        if self.times:
+            self.times -= 1
+            raise DomainError(self.kind, "as the test wants it")
+        super().make(params)
+
+
+class CrashingStore(MemoryStore):
+    """A save wants to end the whole program."""
+
+    def make(self, params: checkpoint.SaveParams) -> None:
+        raise SystemExit(3)
+
+
+class BadCloseStore(MemoryStore):
+    """It does not close cleanly."""
+
+    def close(self) -> None:
+        super().close()
+        raise OSError(5, "Input/output error")
+
+
+class MemoryCatalog:
+    """Checkpoint directories in memory: ``kept`` are the stores there are, ``gone`` the worktrees that are not."""
+
+    def __init__(self, make: Callable[[], MemoryStore] = MemoryStore) -> None:
+        self._make = make
+        self.kept: dict[tuple[bytes, bytes], MemoryStore] = {}
+        self.gone: set[bytes] = set()
+        self.opened: list[tuple[bytes, bool, bool]] = []
+        self.deleted: list[bytes] = []
+        self.faults: list[str] = []
+        self._open_folders: dict[bytes, MemoryStore] = {}
+
+    def keep(self, checkpoint_dir: bytes, path: bytes) -> MemoryStore:
+        """Have a store before the test begins."""
+        return self.kept.setdefault((checkpoint_dir, path), self._make())
+
+    def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedStore:
+        path = from_wire(place.path)
+        self.opened.append((path, create, force))
+        if place.ino not in (None, "1"):
+            raise DomainError("identity_mismatch", "another directory")
+        key = (checkpoint_dir, path)
+        created = key not in self.kept
+        if created and not create:
+            raise DomainError("not_tracked", "no checkpoints")
+        if created and path.startswith(b"/protected") and not force:
+            raise DomainError("protected_place", "not without force")
+        kept = self.keep(*key)
+        folder = self.folder(*key)
+        if folder in self._open_folders and not self._open_folders[folder].closes >= 2:
+            self.faults.append("opened twice")
+        kept.closes = 0
+        self._open_folders[folder] = kept
+        return OpenedStore(folder, created, kept, kept)
+
+    def folder(self, checkpoint_dir: bytes, path: bytes) -> bytes:
+        return checkpoint_dir + path.replace(b"/", b"_")
+
+    def list(self, checkpoint_dir: bytes) -> worktree.ListResult:
+        found = [
+            worktree.Workspace(
+                path=to_wire(path),
+                store=to_wire(self.folder(directory, path)),
+                state="missing" if path in self.gone else "ok",
+                checkpoints=len(kept.saves),
+                bytes=0,
+            )
+            for (directory, path), kept in sorted(self.kept.items())
+            if directory == checkpoint_dir
+        ]
+        return worktree.ListResult(workspaces=found, damaged=[])
+
+    def dead(self, checkpoint_dir: bytes) -> store.PruneResult:
+        found = [
+            store.PrunedStore(path=entry.path, store=entry.store, checkpoints=entry.checkpoints, bytes=0)
+            for entry in self.list(checkpoint_dir).workspaces
+            if entry.state == "missing"
+        ]
+        return store.PruneResult(pruned=found, unreachable=[], dry_run=True)
+
+    def delete(self, checkpoint_dir: bytes, folder: bytes) -> None:
+        if folder in self._open_folders and self._open_folders[folder].closes < 2:
+            self.faults.append("deleted while open")
+        self.kept = {key: kept for key, kept in self.kept.items() if self.folder(*key) != folder}
+        self._open_folders.pop(folder, None)
+        self.deleted.append(folder)
+
+    def find(self, checkpoint_dir: bytes, worktree_path: bytes) -> tuple[bytes, int] | None:
+        kept = self.kept.get((checkpoint_dir, worktree_path))
+        return kept and (self.folder(checkpoint_dir, worktree_path), len(kept.saves))
+
+    def check(self) -> None:
+        """Fail where a store was misused, or is still open."""
+        still = [folder for folder, kept in self._open_folders.items() if kept.closes != 2]
+        faults = self.faults + [fault for kept in self.kept.values() for fault in kept.faults]
+        assert (faults, still) == ([], []), "misused or still open"
+
+
+class HangingOpenCatalog(MemoryCatalog):
+    """Opening waits at a gate, as on a dead network mount."""
+
+    def __init__(self, make: Callable[[], MemoryStore] = MemoryStore) -> None:
+        super().__init__(make)
+        self.gate = Gate()
+
+    def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedStore:
+        self.gate.wait()
+        return super().open(checkpoint_dir, place, create=create, force=force)
+
+
+class FailsOnceCatalog(MemoryCatalog):
+    """The first opening fails."""
+
+    def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedStore:
+        if not self.opened:
+            self.opened.append((from_wire(place.path), create, force))
+            raise DomainError("too_many_files", "as the test wants it")
+        return super().open(checkpoint_dir, place, create=create, force=force)
+
+
+class BrokenCatalog(MemoryCatalog):
+    """Opening has a bug."""
+
+    def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedStore:
+        raise ZeroDivisionError("a bug")
+
+
+class SlowDeleteCatalog(MemoryCatalog):
+    """Deleting a store waits at a gate."""
+
+    def __init__(self, make: Callable[[], MemoryStore] = MemoryStore) -> None:
+        super().__init__(make)
+        self.gate = Gate()
+
+    def delete(self, checkpoint_dir: bytes, folder: bytes) -> None:
+        self.gate.wait()
+        super().delete(checkpoint_dir, folder)

@@ -1,0 +1,329 @@
+"""One request and one reply of every method, once with every field filled and once with as little as allowed.
+
+``python tests/support/wire_samples.py`` writes the golden files that are missing. It never changes one that is there:
+what version 1 of the wire looks like is decided, and a test that disagrees with a golden file is right.
+"""
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ckpt_protocol import checkpoint, daemon, store, worktree
+from ckpt_protocol.envelope import Call, Failure, Success, failure
+from ckpt_protocol.errors import BY_KIND
+from ckpt_protocol.structs import (
+    Change,
+    CheckpointRecord,
+    Chunk,
+    LeftOut,
+    PathB64,
+    Request,
+    Result,
+    Worktree,
+)
+
+__all__ = ["DATA", "MESSAGES", "SAMPLES", "Sample", "golden_path"]
+
+DATA = Path(__file__).parents[1] / "protocol" / "data" / "v1"
+
+
+class Sample(NamedTuple):
+    """The params and the results of one method."""
+
+    params: Request
+    least_params: Request
+    result: Result
+    least_result: Result
+
+
+ID = "0123456789abcdef0123456789abcdef01234567"
+SAFETY = "89abcdef0123456789abcdef0123456789abcdef"
+TOKEN = "000102030405060708090a0b0c0d0e0f"
+ODD = PathB64(b64="Y2Fm6Q==")  # "café" in Latin-1
+HOME = "/home/u/.fabricatio-checkpoint"
+STORE = f"{HOME}/project_0123456789abcdef"
+WHOLE = Worktree(path="/home/u/project", dev="64769", ino="18446744073709551615")
+GONE = Worktree(path=PathB64(b64="L2hvbWUvdS9jYWbp"))
+RECORD = CheckpointRecord(
+    id=ID,
+    seq=42,
+    time="2026-11-30T19:45:00Z",
+    kind="manual",
+    message='before "refactor"\n\nsecond paragraph: é, \u2028, 😀',
+    tags=["good", "v1"],
+    meta={"model": "m", "cost": "0.02"},
+    complete=False,
+    scan="watched",
+    base=SAFETY,
+    client="ckpt/1.0.0",
+)
+LEAST_RECORD = CheckpointRecord(
+    id=ID, seq=1, time="1970-01-01T00:00:00Z", kind="auto", message=None, tags=[], meta={}, complete=True
+)
+CHANGES = [
+    Change(path="a b/new.txt", change="added"),
+    Change(path=ODD, change="modified"),
+    Change(path="dir/empty", change="deleted", dir=True),
+    Change(path="link", change="type"),
+    Change(path="run.sh", change="mode"),
+]
+SKIPPED = [LeftOut(path=ODD, reason="unreadable", detail="Permission denied")]
+EXCLUDED = [LeftOut(path="big.bin", reason="large"), LeftOut(path="pipe", reason="special")]
+PLACE = {"checkpoint_dir": HOME, "worktree": WHOLE}
+LEAST_PLACE = {"checkpoint_dir": PathB64(b64="L3Nycy//"), "worktree": GONE}
+TOKENED = {**PLACE, "token": TOKEN}
+LEAST_TOKENED = {**LEAST_PLACE, "token": TOKEN}
+
+RESTORED = checkpoint.RestoreResult(
+    target=ID,
+    written=["a b/new.txt", ODD],
+    deleted=["old"],
+    kept=["ignored.log"],
+    conflicts=[LeftOut(path="pipe", reason="special", detail="a FIFO is in the way")],
+    edited=["src/main.py"],
+    safety=SAFETY,
+    head=ID,
+    digest="f" * 64,
+    weak=True,
+    dry_run=True,
+    notes=["head is an autosave"],
+)
+NOTHING_RESTORED = checkpoint.RestoreResult(
+    target=None,
+    written=[],
+    deleted=[],
+    kept=[],
+    conflicts=[],
+    edited=[],
+    safety=None,
+    head=None,
+    digest="0" * 64,
+    weak=False,
+    dry_run=False,
+)
+STEP = Sample(
+    checkpoint.StepParams(**TOKENED, dry_run=True, digest="f" * 64, skip_conflicts=True),
+    checkpoint.StepParams(**LEAST_TOKENED),
+    RESTORED,
+    NOTHING_RESTORED,
+)
+
+SAMPLES: dict[str, Sample] = {
+    "daemon.hello": Sample(
+        daemon.HelloParams(protocol=1, build="1.0.0", client="ckpt", session="s1"),
+        daemon.HelloParams(protocol=1, build="1.0.0", client=""),
+        daemon.HelloResult(protocol=1, build="1.0.0", pid=4711, capabilities=["checkpoint.save", "daemon.hello"]),
+        daemon.HelloResult(protocol=1, build="1.0.0", pid=1, capabilities=[]),
+    ),
+    "daemon.status": Sample(
+        daemon.StatusParams(),
+        daemon.StatusParams(),
+        daemon.StatusResult(
+            pid=4711,
+            version="1.0.0",
+            protocol=1,
+            socket="/run/user/1000/fabricatio-checkpoint/ckptd.sock",
+            uptime_s=12.5,
+            connections=2,
+            stores=[daemon.OpenStore(worktree=ODD, store=STORE, state="IDLE", queued=3)],
+        ),
+        daemon.StatusResult(pid=1, version="1.0.0", protocol=1, socket="/s", uptime_s=0.0, connections=0, stores=[]),
+    ),
+    "daemon.stop": Sample(
+        daemon.StopParams(), daemon.StopParams(), daemon.StopResult(pid=4711), daemon.StopResult(pid=1)
+    ),
+    "worktree.open": Sample(
+        worktree.OpenParams(**TOKENED, force=True),
+        worktree.OpenParams(**LEAST_TOKENED),
+        worktree.OpenResult(store=STORE, created=False, head=ID),
+        worktree.OpenResult(store=STORE, created=True, head=None),
+    ),
+    "worktree.list": Sample(
+        worktree.ListParams(checkpoint_dir=HOME),
+        worktree.ListParams(checkpoint_dir=PathB64(b64="L3Nycy//")),
+        worktree.ListResult(
+            workspaces=[
+                worktree.Workspace(path="/home/u/project", store=STORE, state="ok", checkpoints=42, bytes=123456),
+                worktree.Workspace(path="/gone", store=f"{HOME}/gone_1", state="missing", checkpoints=0, bytes=0),
+                worktree.Workspace(
+                    path="/media/x", store=f"{HOME}/x_2", state="unreachable", checkpoints=1, bytes=2**40
+                ),
+            ],
+            damaged=[ODD],
+        ),
+        worktree.ListResult(workspaces=[], damaged=[]),
+    ),
+    "worktree.status": Sample(
+        worktree.StatusParams(**PLACE),
+        worktree.StatusParams(**LEAST_PLACE),
+        worktree.StatusResult(
+            head=ID,
+            head_record=RECORD,
+            last_manual=LEAST_RECORD,
+            changes=CHANGES,
+            skipped=SKIPPED,
+            excluded=EXCLUDED,
+            files=10000,
+            state="HALTED",
+            halted="worktree_empty",
+            interrupted=SAFETY,
+        ),
+        worktree.StatusResult(
+            head=None,
+            head_record=None,
+            last_manual=None,
+            changes=[],
+            skipped=[],
+            excluded=[],
+            files=0,
+            state="IDLE",
+            halted=None,
+            interrupted=None,
+        ),
+    ),
+    "worktree.forget": Sample(
+        worktree.ForgetParams(**TOKENED),
+        worktree.ForgetParams(**LEAST_TOKENED),
+        worktree.ForgetResult(store=STORE, checkpoints=42),
+        worktree.ForgetResult(store=ODD, checkpoints=0),
+    ),
+    "checkpoint.save": Sample(
+        checkpoint.SaveParams(
+            **TOKENED,
+            message="before refactor é",
+            kind="auto",
+            tag="good",
+            meta={"model": "m"},
+            full=True,
+            rehash=True,
+            force=True,
+        ),
+        checkpoint.SaveParams(**LEAST_TOKENED),
+        checkpoint.SaveResult(
+            id=ID,
+            seq=42,
+            created=True,
+            complete=False,
+            skipped=SKIPPED,
+            excluded=EXCLUDED,
+            files=10000,
+            notes=["the message was not used"],
+        ),
+        checkpoint.SaveResult(id=ID, seq=1, created=False, complete=True, skipped=[], excluded=[], files=0),
+    ),
+    "checkpoint.head": Sample(
+        checkpoint.HeadParams(**PLACE),
+        checkpoint.HeadParams(**LEAST_PLACE),
+        checkpoint.HeadResult(id=ID),
+        checkpoint.HeadResult(id=ID),
+    ),
+    "checkpoint.list": Sample(
+        checkpoint.ListParams(
+            **PLACE, limit=50, before_seq=42, kind="safety", meta={"model": "m"}, paths=["src/main.py", ODD]
+        ),
+        checkpoint.ListParams(**LEAST_PLACE),
+        checkpoint.ListResult(checkpoints=[RECORD, LEAST_RECORD], head=ID, more=True, damaged=1),
+        checkpoint.ListResult(checkpoints=[], head=None, more=False),
+    ),
+    "checkpoint.show": Sample(
+        checkpoint.ShowParams(**PLACE, id="HEAD~1"),
+        checkpoint.ShowParams(**LEAST_PLACE, id="0123"),
+        checkpoint.ShowResult(checkpoint=RECORD, base=SAFETY, changes=CHANGES, skipped=SKIPPED, excluded=EXCLUDED),
+        checkpoint.ShowResult(checkpoint=LEAST_RECORD, base=None, changes=[], skipped=[], excluded=[]),
+    ),
+    "checkpoint.diff": Sample(
+        checkpoint.DiffParams(
+            **PLACE,
+            from_id="#41",
+            to_id=ID,
+            paths=["src", ODD],
+            format="stat",
+            context_lines=0,
+            cursor="c1",
+            offset=65536,
+        ),
+        checkpoint.DiffParams(**LEAST_PLACE),
+        checkpoint.DiffResult(data=Chunk(b64="/wD+"), offset=65536, total_bytes=65539, cursor="c1"),
+        checkpoint.DiffResult(data=Chunk(b64=""), offset=0, total_bytes=0, cursor=None),
+    ),
+    "checkpoint.cat": Sample(
+        checkpoint.CatParams(**PLACE, id=ID, path=ODD, offset=1048576, length=1),
+        checkpoint.CatParams(**LEAST_PLACE, id="HEAD", path="a"),
+        checkpoint.CatResult(data=Chunk(b64="/wD+"), offset=1048576, total_bytes=1048579, mode="100755", id=ID),
+        checkpoint.CatResult(data=Chunk(b64=""), offset=0, total_bytes=0, mode="120000", id=ID),
+    ),
+    "checkpoint.restore": Sample(
+        checkpoint.RestoreParams(
+            **TOKENED,
+            id=ID,
+            paths=["src", ODD],
+            dry_run=True,
+            digest="f" * 64,
+            delete=True,
+            skip_conflicts=True,
+            recreate=True,
+        ),
+        checkpoint.RestoreParams(**LEAST_TOKENED),
+        RESTORED,
+        NOTHING_RESTORED,
+    ),
+    "checkpoint.undo": STEP,
+    "checkpoint.redo": STEP,
+    "store.prune": Sample(
+        store.PruneParams(checkpoint_dir=HOME, token=TOKEN, dry_run=True),
+        store.PruneParams(checkpoint_dir=PathB64(b64="L3Nycy//"), token=TOKEN),
+        store.PruneResult(
+            pruned=[store.PrunedStore(path="/gone", store=f"{HOME}/gone_1", checkpoints=3, bytes=4096)],
+            unreachable=["/media/x", ODD],
+            dry_run=True,
+        ),
+        store.PruneResult(pruned=[], unreachable=[], dry_run=False),
+    ),
+}
+
+
+def _request(method: str, params: Request, request_id: str | int) -> Call:
+    return Call(jsonrpc="2.0", method=method, params=msgspec.Raw(msgspec.json.encode(params)), id=request_id)
+
+
+def _reply(result: Result, request_id: str | int) -> Success:
+    return Success(result=msgspec.Raw(msgspec.json.encode(result)), id=request_id)
+
+
+def _error(kind: str) -> Failure:
+    return failure(7, kind, "what is wrong, and where", hint="what to do", paths=["a", ODD], error_id="e-1")
+
+
+def _messages() -> dict[str, Call | Success | Failure]:
+    made: dict[str, Call | Success | Failure] = {}
+    for method, sample in SAMPLES.items():
+        made[f"{method}.request"] = _request(method, sample.params, 7)
+        made[f"{method}.request.least"] = _request(method, sample.least_params, "id")
+        made[f"{method}.reply"] = _reply(sample.result, 7)
+        made[f"{method}.reply.least"] = _reply(sample.least_result, "id")
+    made.update({f"error.{kind}": _error(kind) for kind in BY_KIND})
+    made["error.least"] = failure(None, "parse_error", "not JSON")
+    return made
+
+
+MESSAGES = _messages()
+"""Whole messages by the name of their golden file."""
+
+
+def golden_path(name: str) -> Path:
+    """The golden file of one message: exactly the frame, line end included."""
+    return DATA / f"{name}.json"
+
+
+def _write_missing() -> None:
+    DATA.mkdir(parents=True, exist_ok=True)
+    for name, message in MESSAGES.items():
+        if not golden_path(name).exists():
+            golden_path(name).write_bytes(msgspec.json.encode(message) + b"\n")
+            print(f"written: {name}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    _write_missing()
