@@ -115,8 +115,13 @@ class Connection:
         link = pool.take(self._path) or self._connect(pool, start)
         try:
             reply = link.request(method, params, on_notice)
-        except (BrokenLinkError, CheckpointError):
+        except CheckpointError:
             pool.drop(link)
+            raise
+        except BrokenLinkError:
+            # The idle ones lead to the same daemon, which has just gone.
+            pool.drop(link)
+            pool.close_idle()
             raise
         except BaseException:
             link.cancel()

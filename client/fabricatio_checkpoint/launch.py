@@ -12,7 +12,7 @@ import os
 import sys
 
 from ckpt_protocol import address
-from fabricatio_checkpoint.errors import error_of
+from fabricatio_checkpoint.errors import TransportError, error_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def _check_peer(sock: _socket.socket, path: str) -> None:
         )
 
 
-def _unreachable(path: str, error: OSError) -> Exception:
+def _unreachable(path: str, error: OSError) -> TransportError:
+    # Without the table of errors: it would have to be imported, and the reason may be that no file can be opened.
     reason = error.strerror or str(error)
-    return error_of("unreachable", f"cannot connect to the daemon at {path}: {reason}")
+    return TransportError(f"cannot connect to the daemon at {path}: {reason}", kind="unreachable", retryable=True)

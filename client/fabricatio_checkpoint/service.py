@@ -28,8 +28,8 @@ class CheckpointService:
 
     ``stores_root`` is that directory (default: the option ``checkpoint_dir``; a relative one starts at the
     process's directory), ``cache_size`` how many store objects are kept (default: the option). ``session`` tells
-    apart who asks within one program; checkpoints carry it. Raises InputError for options that are wrong; the
-    daemon is started by the first call that needs it.
+    apart who asks within one program; checkpoints carry it. ``socket`` is the daemon's address (default: the
+    option). Raises InputError for options that are wrong; the daemon is started by the first call that needs it.
     """
 
     def __init__(
@@ -38,11 +38,13 @@ class CheckpointService:
         cache_size: int | None = None,
         *,
         session: str | None = None,
+        socket: str | None = None,
     ) -> None:
         root = checkpoint_config.checkpoint_dir if stores_root is None else os.path.expanduser(stores_root)
         self._root = wire.real_directory(root)
         self._cache_size = _positive(checkpoint_config.cache_size if cache_size is None else cache_size)
-        self._connection = Connection(launch.socket_path(checkpoint_config.socket), client=_program(), session=session)
+        address = launch.socket_path(checkpoint_config.socket if socket is None else socket)
+        self._connection = Connection(address, client=_program(), session=session)
         # Least recently used first.
         self._stores: dict[bytes, CheckPointStore] = {}
         self._opened: dict[bytes, dict[str, Any]] = {}

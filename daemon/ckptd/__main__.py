@@ -5,6 +5,7 @@ import logging
 import os
 import resource
 import sys
+import tempfile
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -90,8 +91,18 @@ def _run(
 
 def _shadow_catalog() -> "Catalog":
     from ckptd.shadow.catalog import ShadowCatalog
+    from ckptd.shadow.settings import Settings
+    from ckptd.shadow.userconfig import global_excludes_path
 
-    return ShadowCatalog()
+    home = os.fsencode(os.path.realpath(os.environ.get("HOME") or os.path.expanduser("~")))
+    config_home = os.fsencode(os.environ.get("XDG_CONFIG_HOME", "")) or os.path.join(home, b".config")
+    return ShadowCatalog(
+        Settings(
+            home=home,
+            temporary=os.fsencode(os.path.realpath(tempfile.gettempdir())),
+            git_excludes_path=global_excludes_path(home, config_home),
+        )
+    )
 
 
 def _parse(argv: Sequence[str]) -> Options:

@@ -353,6 +353,22 @@ async def test_prune_spares_a_worktree_that_came_back_meanwhile():
     assert catalog.deleted == []
 
 
+async def test_prune_deletes_nothing_that_it_did_not_close_first():
+    catalog = MemoryCatalog(SlowStore)
+    async with running(catalog) as manager:
+        await manager.open(DIR, place(B), force=False)
+        saving = write(manager)
+        gate = catalog.keep(DIR, A).gate
+        await eventually(gate.reached.is_set)
+        catalog.gone.add(A)
+        pruning = asyncio.ensure_future(manager.prune(DIR, dry_run=False))
+        await eventually(lambda: manager.stores()[0].state == "CLOSING")
+        catalog.gone.add(B)
+        gate.open()
+        await saving
+        assert [entry.path for entry in (await pruning).pruned] == ["/home/u/a"]
+
+
 @pytest.mark.parametrize("other", [b"/home/u/a/sub/deep", b"/home/u", A])
 async def test_restores_that_overlap_take_turns_across_checkpoint_directories(other):
     catalog, gate, order = MemoryCatalog(), Gate(), []

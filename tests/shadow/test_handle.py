@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.shadow.handle import Blocked, open_entry, parts_of, set_bits, walk
+from ckptd.shadow.handle import Blocked, Pinned, open_entry, parts_of, walk
 
 pytestmark = pytest.mark.core
 
@@ -117,15 +117,28 @@ def test_a_fifo_does_not_hold_up_the_opening(tmp_path: Path, root_fd: int):
     os.close(open_entry(root_fd, b"pipe"))
 
 
-def test_bits_are_set_on_the_very_inode_or_not_at_all(tmp_path: Path, root_fd: int):
+def test_a_pinned_file_is_told_from_what_takes_its_name(tmp_path: Path, root_fd: int):
     target = tmp_path / "f"
     target.write_bytes(b"")
-    (tmp_path / "other").write_bytes(b"")
-    (tmp_path / "l").symlink_to("f")
-    (tmp_path / "f").chmod(0o644)
-    known = (target.stat().st_dev, target.stat().st_ino)
-    assert set_bits(root_fd, b"f", 0o600, known)
-    assert target.stat().st_mode & 0o7777 == 0o600
-    assert not set_bits(root_fd, b"other", 0o640, known)
-    assert not set_bits(root_fd, b"l", 0o640, known)
-    assert target.stat().st_mode & 0o7777 == 0o600
+    with Pinned.at(root_fd, b"f") as held:
+        held.set_bits(0o600)
+        assert target.stat().st_mode & 0o7777 == 0o600
+        assert held.has(root_fd, b"f")
+        target.unlink()
+        assert not held.has(root_fd, b"f")
+        os.mkfifo(target, 0o644)
+        assert not held.has(root_fd, b"f")
+        held.set_bits(0o640)
+    assert target.stat().st_mode & 0o777 == 0o644
+
+
+def test_what_is_pinned_for_walking_only_has_bits_to_set(tmp_path: Path, root_fd: int):
+    if not hasattr(os, "O_PATH"):
+        pytest.skip("this system has no handles for walking only")
+    (tmp_path / "d").mkdir()
+    with Pinned.at(root_fd, b"d") as held:
+        handle = os.open(tmp_path / "d", os.O_PATH)
+        os.dup2(handle, held.fd)
+        os.close(handle)
+        held.set_bits(0o711)
+    assert (tmp_path / "d").stat().st_mode & 0o7777 == 0o711

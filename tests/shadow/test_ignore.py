@@ -108,17 +108,18 @@ def test_long_lines_and_many_rules(tmp_path):
         (b"/" + b"*/" * 900 + b"?b", b"a/" * 900 + b"cc"),
         (b"?" * 1_000_000, b"a" * 250),
         (b"**/" * 100_000 + b"b?", b"a/" * 1000 + b"cc"),
-        (b"[" + b"[:" * 100_000 + b"x]", b"a" * 250),
+        (b"[" + b"[:" * 1_000_000 + b"x]", b"b" * 250),
     ],
     ids=range(11),
 )
 def test_no_pattern_takes_long(pattern, path):
     began = time.process_time()
-    file = IgnoreFile(pattern, b"")
+    # A short glob beside it, since a pattern longer than the path may not even be compiled for it.
+    file = IgnoreFile(b"?no?\n" + pattern, b"")
     for _ in range(5):
         assert file.verdict(path, path[path.rfind(b"/") + 1 :], False) is None
     # Backtracking would need years for the first of these.
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 8
 
 
 def test_ckptignore_has_the_last_word_over_gitignore():

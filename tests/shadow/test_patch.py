@@ -51,6 +51,7 @@ def random_bytes(size: int, seed: int = 1) -> bytes:
 
 LONG = numbered(60)
 NOISE = random_bytes(3000)
+BLOCKS = [[f"def {name}():", '    """Doc."""', "    return", ""] for name in "abc"]
 CODE = ["def first():", "    a = 1", "    return a", "", "", "def second():", *numbered(9, "    b"), "    return b"]
 
 NAMES = [
@@ -66,6 +67,11 @@ TABLE: dict[str, tuple[Files, Files]] = {
     "two hunks": ({b"f": text(*LONG)}, {b"f": text("first", *LONG[1:-1], "last")}),
     "function in the hunk's header": ({b"f": text(*CODE)}, {b"f": text(*CODE[:-1], "    return 2")}),
     "added function": ({b"f": text(*CODE)}, {b"f": text(*CODE, "", "", "def third():", "    a = 1", "    return a")}),
+    "a block among its like": (
+        {b"f": text(*BLOCKS[0], *BLOCKS[2])},
+        {b"f": text(*BLOCKS[0], *BLOCKS[1], *BLOCKS[2])},
+    ),
+    "a block twice": ({b"f": text(*BLOCKS[0], *BLOCKS[2])}, {b"f": text(*BLOCKS[0], *BLOCKS[0], *BLOCKS[2])}),
     "create": ({}, {b"f": text("a", "b")}),
     "delete": ({b"f": text("a", "b")}, {}),
     "create empty": ({}, {b"f": (REGULAR, b"")}),
@@ -141,6 +147,10 @@ RENAMES: dict[str, tuple[Files, Files]] = {
     "swapped with base names": (
         {b"a/x": text(*LONG), b"a/y": text(*numbered(60, "other"))},
         {b"b/x": text(*LONG, "1"), b"b/y": text(*numbered(60, "other"), "2")},
+    ),
+    "a base name that is not alike enough": (
+        {b"a/x": text(*LONG)},
+        {b"b/x": text(*LONG[:38], *numbered(22, "other")), b"b/z": text(*LONG, "1")},
     ),
     "two of one content": ({b"a/x": text(*LONG), b"a/y": text(*LONG)}, {b"b/y": text(*LONG), b"c/x": text(*LONG)}),
     "no copies": ({b"a": text(*LONG)}, {b"b": text(*LONG), b"c": text(*LONG)}),
@@ -340,7 +350,7 @@ _trees = st.dictionaries(st.lists(_parts, min_size=1, max_size=3).map(b"/".join)
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(old=_trees, new=_trees, data=st.data())
 def test_any_two_trees(git: GitTrees, old: Files, new: Files, data: st.DataObject) -> None:
     moved = {data.draw(_parts) + b"2": old[path] for path in old if data.draw(st.booleans())}

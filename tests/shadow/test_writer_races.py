@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from ckptd.shadow.exchange import EXCHANGE, Renamer, native_rename
 from ckptd.shadow.step import State, Step
 from ckptd.shadow.tree import DIRECTORY
@@ -346,7 +347,8 @@ def link_to_itself(world: World) -> None:
 
 def replace(world: World) -> None:
     move_out(world)
-    shutil.copytree(world.outside.parent / "elsewhere", world.directory)
+    copied = world.outside.parent / "elsewhere"
+    shutil.copytree(copied, world.directory, ignore=shutil.ignore_patterns(".ckpt-*"))
 
 
 MOVES = {"out": move_out, "within": move_within, "link": link_outside, "self": link_to_itself, "replaced": replace}

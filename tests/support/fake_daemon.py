@@ -155,9 +155,13 @@ class FakeDaemon:
         answer = self._look_up(method, params)
         if answer is HANG_UP:
             return False
-        for notice in answer.notices if isinstance(answer, Notices) else []:
-            connection.sendall(json.dumps({"jsonrpc": "2.0", **notice}).encode() + b"\n")
-        connection.sendall(_encode(document["id"], answer))
+        notices = answer.notices if isinstance(answer, Notices) else []
+        lines = [json.dumps({"jsonrpc": "2.0", **notice}).encode() + b"\n" for notice in notices]
+        try:
+            connection.sendall(b"".join([*lines, _encode(document["id"], answer)]))
+        except OSError:
+            # The client has gone, but what it said before is still to be read.
+            pass
         return True
 
     def _look_up(self, method: str, params: dict[str, Any]) -> Any:

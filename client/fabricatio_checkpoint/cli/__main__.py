@@ -25,7 +25,6 @@ def main(argv: list[str] | None = None) -> int:
         return _told(words, out)
     except ClosedOutputError:
         # Whoever read our output has seen enough; what the command did is done.
-        out.abandon()
         return 0
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 
+from fabricatio_checkpoint.cli.output import ClosedOutputError
 from fabricatio_checkpoint.cli.text import MANY, quoted, visible
 from fabricatio_checkpoint.errors import CheckpointError, InternalError
 
@@ -55,13 +55,21 @@ class _Interrupted(CheckpointError):
 
 def report(error: Exception, out: Output) -> int:
     """Tell an error in one or two lines, or as the JSON document; return the exit code."""
-    told = error if isinstance(error, CheckpointError) else _bug(error)
+    told = error if isinstance(error, CheckpointError) else _bug(error, out)
     hint = _HINTS.get(told.kind) or told.hint or _FALLBACK_HINTS.get(told.kind)
-    if out.json:
-        out.document({"error": _document(told, hint)})
-    else:
+    if not (out.json and _written({"error": _document(told, hint)}, out)):
         _print(told, hint, out)
     return told.exit_code
+
+
+def _written(document: dict[str, object], out: Output) -> bool:
+    """Write the JSON document of an error; where stdout is what is wrong, the text has to do."""
+    try:
+        out.document(document)
+        out.flush()
+    except (CheckpointError, ClosedOutputError):
+        return False
+    return True
 
 
 def report_interrupt(out: Output) -> int:
@@ -90,12 +98,12 @@ def _print(told: CheckpointError, hint: str | None, out: Output) -> None:
             out.remark(f"  and {len(told.paths) - MANY} more (--json lists all)")
 
 
-def _bug(error: Exception) -> CheckpointError:
+def _bug(error: Exception, out: Output) -> CheckpointError:
     import traceback
 
     trace = "".join(traceback.format_exception(error))
     if os.environ.get("CKPT_DEBUG") == "1":
-        sys.stderr.write(trace)
+        out.remark(trace.rstrip())
     where = _keep_trace(trace)
     kept = f"the traceback is in {where}" if where else "the traceback could not be written"
     return InternalError(f"unexpected {type(error).__name__}; {kept}", hint="CKPT_DEBUG=1 shows it")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from fabricatio_checkpoint.errors import error_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,15 +27,16 @@ class Output:
 
     def line(self, text: str) -> None:
         """Write one line of the result; raises ClosedOutputError, and StorageError where stdout cannot be written."""
-        self.raw((text + "\n").encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+        self.raw((text + "\n").encode(_open_stdout().encoding or "utf-8", "backslashreplace"))
 
     def raw(self, data: bytes) -> None:
         """Write bytes of the result as they are; raises as line() does."""
+        stdout = _open_stdout()
         try:
-            sys.stdout.flush()
-            sys.stdout.buffer.write(data)
+            stdout.flush()
+            stdout.buffer.write(data)
         except OSError as error:
-            raise _unwritable(error) from error
+            raise self._unwritable(error) from error
 
     def document(self, value: Mapping[str, object]) -> None:
         """Write the JSON document; raises as line() does."""
@@ -47,36 +50,49 @@ class Output:
 
     def remark(self, text: str) -> None:
         """Write a line to stderr; one that cannot be written is lost, as there is nowhere left to say so."""
+        stderr: TextIO | None = sys.stderr
+        if stderr is None:
+            return
         try:
-            encoding = sys.stderr.encoding or "utf-8"
-            sys.stderr.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-            sys.stderr.flush()
+            encoding = stderr.encoding or "utf-8"
+            stderr.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+            stderr.flush()
         except OSError:
             pass
 
     def flush(self) -> None:
         """Send what is buffered; raises as line() does."""
+        stdout: TextIO | None = sys.stdout
+        if stdout is None:
+            return
         try:
-            sys.stdout.flush()
+            stdout.flush()
         except OSError as error:
-            raise _unwritable(error) from error
+            raise self._unwritable(error) from error
 
-    def abandon(self) -> None:
-        """Point stdout at nothing, so that the interpreter's last flush has nothing to complain about."""
-        try:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, sys.stdout.fileno())
-            os.close(null)
-        except (OSError, ValueError):
-            pass
+    def _unwritable(self, error: OSError) -> Exception:
+        _abandon_stdout()
+        if isinstance(error, BrokenPipeError):
+            return ClosedOutputError()
+        return error_of("io_error", f"cannot write to stdout: {error.strerror or error}")
 
 
-def _unwritable(error: OSError) -> Exception:
-    if isinstance(error, BrokenPipeError):
-        return ClosedOutputError()
-    from fabricatio_checkpoint.errors import error_of
+def _open_stdout() -> TextIO:
+    """The interpreter has None where the shell closed stdout (``>&-``)."""
+    stdout: TextIO | None = sys.stdout
+    if stdout is None:
+        raise error_of("io_error", "cannot write to stdout: it is closed")
+    return stdout
 
-    return error_of("io_error", f"cannot write to stdout: {error.strerror or error}")
+
+def _abandon_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush has nothing to complain about."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -173,19 +173,15 @@ class Manager:
                 await actor.ended()
 
     async def _actor(self, key: Key) -> Actor:
-        """Give an actor that takes requests, after waiting for the end of one that does not."""
-        while True:
-            self._refuse_when_draining()
-            barrier, actor = self._barriers.get(key), self._actors.get(key)
-            if barrier is not None:
-                await barrier.wait()
-            elif actor is None:
-                return self._start_actor(key)
-            elif actor.leaving:
-                await actor.ended()
-            else:
-                self._actors[key] = self._actors.pop(key)
-                return actor
+        """Give the worktree's actor, a new one if there is none; one that is about to end refuses by itself."""
+        while barrier := self._barriers.get(key):
+            await barrier.wait()
+        self._refuse_when_draining()
+        actor = self._actors.pop(key, None)
+        if actor is None:
+            return self._start_actor(key)
+        self._actors[key] = actor
+        return actor
 
     def _start_actor(self, key: Key) -> Actor:
         checkpoint_dir, path = key

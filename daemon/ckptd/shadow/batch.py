@@ -19,15 +19,16 @@ from ckptd.shadow.change import (
     Spot,
     discard,
     set_aside,
+    undone,
 )
 from ckptd.shadow.exchange import NoExchange, Renamer
-from ckptd.shadow.handle import set_bits
-from ckptd.shadow.look import Ident, Refused, confirm, lstat_or_none, refuse_kind, told
+from ckptd.shadow.handle import Pinned
+from ckptd.shadow.look import Ident, Refused, confirm, confirm_open, lstat_or_none, opened_regular, refuse_kind, told
 from ckptd.shadow.stage import Source, Staged, file_bits, stage, temporary_name
 from ckptd.shadow.step import State
 from ckptd.shadow.tree import LINK
 
-__all__ = ["Batch", "Tools", "undone"]
+__all__ = ["Batch", "Tools"]
 
 _NO_LINK: Final = frozenset({errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
@@ -43,14 +44,6 @@ class Tools:
     weak: bool = False
     written: set[tuple[int, int]] = field(default_factory=set)
     """Device and inode of everything written so far: where names fold together, it may seem to be to delete."""
-
-
-def undone(change: Change) -> str | None:
-    """Take a change back; an error becomes the text that tells of it."""
-    try:
-        return change.undo()
-    except OSError as error:
-        return f"it could not be put back as it was: {error.strerror}"
 
 
 class Batch:
@@ -117,7 +110,7 @@ class Batch:
         try:
             os.mkdir(name, 0o700, dir_fd=self._spot.fd)
         except FileExistsError:
-            self._directory(name)
+            self._require_directory(os.lstat(name, dir_fd=self._spot.fd))
             return
         change = Made(self._spot, name)
         self._changes.append(change)
@@ -128,32 +121,46 @@ class Batch:
         self._hook("mkdir", name)
 
     def _open_up(self, name: bytes, bits: int | None) -> None:
-        found = self._directory(name)
-        wanted = (0o755 & ~self._tools.umask) | (found.st_mode & stat.S_ISGID) if bits is None else bits
-        if not set_bits(self._spot.fd, name, wanted | 0o700, (found.st_dev, found.st_ino)):
-            raise Refused("changed", "it was replaced as soon as it was made")
+        with self._pinned_directory(name) as held:
+            found = held.found
+            wanted = (0o755 & ~self._tools.umask) | (found.st_mode & stat.S_ISGID) if bits is None else bits
+            held.set_bits(wanted | 0o700)
         self._tools.written.add((found.st_dev, found.st_ino))
 
     def directory_bits(self, name: bytes, bits: int, keep: int = 0) -> int:
         """Give a directory these bits and those of its own that ``keep`` selects; the former bits are returned."""
-        found = self._directory(name)
-        former = stat.S_IMODE(found.st_mode)
-        wanted = bits | (former & keep)
-        if wanted == former:
-            return former
-        self._hook("before-chmod", name)
-        if not set_bits(self._spot.fd, name, wanted, (found.st_dev, found.st_ino)):
-            raise Refused("changed", "it is not the directory any more that it was")
-        self._changes.append(Chmodded(self._spot, name, (found.st_dev, found.st_ino), former))
+        with self._pinned_directory(name) as held:
+            former = stat.S_IMODE(held.found.st_mode)
+            self._set_bits(name, held, bits | (former & keep))
         return former
 
-    def _directory(self, name: bytes) -> os.stat_result:
-        found = os.lstat(name, dir_fd=self._spot.fd)
+    def _pinned_directory(self, name: bytes) -> Pinned:
+        # Looked at before it is opened: opening a device can do things.
+        self._require_directory(os.lstat(name, dir_fd=self._spot.fd))
+        held = Pinned.at(self._spot.fd, name)
+        try:
+            self._require_directory(held.found)
+        except Refused:
+            held.close()
+            raise
+        return held
+
+    def _require_directory(self, found: os.stat_result) -> None:
         if not stat.S_ISDIR(found.st_mode):
             raise Refused("changed", "something that is not a directory is there now")
         if found.st_dev != self._spot.dev:
             raise Refused("other_mount")
-        return found
+
+    def _set_bits(self, name: bytes, held: Pinned, bits: int) -> None:
+        former = stat.S_IMODE(held.found.st_mode)
+        if bits == former:
+            return
+        self._hook("before-chmod", name)
+        held.set_bits(bits)
+        if not held.has(self._spot.fd, name):
+            held.set_bits(former)
+            raise Refused("changed", "it was replaced meanwhile")
+        self._changes.append(Chmodded.of(self._spot, name, held, former))
 
     def _refuse_written(self, found: os.stat_result) -> None:
         if (found.st_dev, found.st_ino) in self._tools.written:
@@ -202,23 +209,18 @@ class Batch:
             return
         self._tools.written.add(staged.ident[:2])
         self._hook("exchanged", name)
-        displaced = change.spare if isinstance(change, Replaced) else staged.name
-        if displaced is not None:
-            change.known = self._confirmed(change, displaced, before, None if after.perm is not None else found)
+        if change.temporary is not None:
+            as_was = None if after.perm is not None else found
+            change.known = self._confirmed(change, change.temporary, before, as_was)
 
     def _change_bits(self, name: bytes, before: State, after: State) -> None:
-        found = confirm(self._spot.fd, name, before)
-        if found.st_nlink > 1:
-            # The other names of this file are not part of the restore.
-            self._replace(name, before, after, found)
-            return
-        bits, former = file_bits(after, found, self._tools.umask), stat.S_IMODE(found.st_mode)
-        if bits == former:
-            return
-        self._hook("before-chmod", name)
-        if not set_bits(self._spot.fd, name, bits, (found.st_dev, found.st_ino)):
-            raise Refused("changed", "it was replaced meanwhile")
-        self._changes.append(Chmodded(self._spot, name, (found.st_dev, found.st_ino), former))
+        with opened_regular(self._spot.fd, name) as held:
+            found = confirm_open(held.fd, before)
+            if found.st_nlink == 1:
+                self._set_bits(name, held, file_bits(after, found, self._tools.umask))
+                return
+        # The other names of this file are not part of the restore.
+        self._replace(name, before, after, found)
 
     def _exchange(self, name: bytes, staged: Staged, before: State) -> Exchanged | Replaced | None:
         change: Exchanged | Replaced

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.shadow.exchange import Renamer
-from ckptd.shadow.handle import set_bits
+from ckptd.shadow.handle import Pinned
 from ckptd.shadow.look import Ident, Refused, confirm, lstat_or_none
 from ckptd.shadow.stage import Staged, temporary_name
 from ckptd.shadow.step import State
@@ -27,19 +27,15 @@ __all__ = [
     "Replaced",
     "Spot",
     "discard",
+    "make_visible",
     "put_back",
     "rescue",
     "set_aside",
+    "undone",
 ]
 
 RESCUED: Final = b"ckpt-rescued-"
 _STAYS: Final = "somebody wrote to the new file already, so it stays; the safety checkpoint holds the former one"
-_RMDIR: Final = {
-    errno.ENOTEMPTY: "not_empty",
-    errno.EEXIST: "not_empty",
-    errno.ENOTDIR: "changed",
-    errno.EBUSY: "other_mount",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +59,21 @@ class Spot:
 class Change(Protocol):
     """One thing done. ``undo`` gives a text where something was left to tell."""
 
+    @property
+    def spot(self) -> Spot:
+        """Where."""
+        ...
+
+    @property
+    def name(self) -> bytes:
+        """To which name."""
+        ...
+
+    @property
+    def temporary(self) -> bytes | None:
+        """The temporary name that what was found there may have."""
+        ...
+
     def commit(self) -> None:
         """Make it final. Raises Refused or OSError where it must be undone instead."""
         ...
@@ -72,16 +83,21 @@ class Change(Protocol):
         ...
 
 
-def rescue(spot: Spot, temporary: bytes, name: bytes) -> str:
-    """Give a thing that has lost its place a name that people see, next to that place."""
+def make_visible(spot: Spot, temporary: bytes, name: bytes = b"") -> bytes:
+    """Give a thing that has lost its place a name that people see, next to that place; returns that name."""
     unique = RESCUED + os.urandom(4).hex().encode()
-    visible = b"%s.%s" % (name, unique) if len(name) + len(unique) < 255 else unique
+    visible = b"%s.%s" % (name, unique) if name and len(name) + len(unique) < 255 else unique
     try:
         spot.renamer.place(spot.fd, spot.dev, temporary, visible)
     except OSError:
         # Better kept under an odd name than not at all.
-        visible = temporary
-    return f"something else was put there meanwhile; what had been found is kept as {to_text(visible)}"
+        return temporary
+    return visible
+
+
+def rescue(spot: Spot, temporary: bytes, name: bytes) -> str:
+    """Do that, and tell it in words."""
+    return f"what was found there is kept as {to_text(make_visible(spot, temporary, name))}"
 
 
 def put_back(spot: Spot, temporary: bytes, name: bytes) -> str | None:
@@ -114,10 +130,14 @@ def set_aside(spot: Spot, name: bytes) -> bytes | None:
     return spare
 
 
-def _recheck(spot: Spot, temporary: bytes, known: Ident | None, before: State) -> None:
-    # Whoever holds the file open may have written to it since it was compared.
-    if spot.ident(temporary) != known:
+def _delete(spot: Spot, temporary: bytes, known: Ident | None, before: State) -> None:
+    found = spot.ident(temporary)
+    if found is None:
+        return
+    if found != known:
+        # Whoever holds the file open may have written to it since it was compared.
         confirm(spot.fd, temporary, before)
+    spot.unlink(temporary)
 
 
 @dataclass(slots=True)
@@ -127,6 +147,7 @@ class Created:
     spot: Spot
     name: bytes
     ours: Ident
+    temporary: bytes | None = None
 
     def commit(self) -> None:
         """Nothing is left to do."""
@@ -148,18 +169,17 @@ class Aside:
 
     spot: Spot
     name: bytes
-    spare: bytes
+    temporary: bytes
     before: State
     known: Ident | None = None
 
     def commit(self) -> None:
         """Delete it."""
-        _recheck(self.spot, self.spare, self.known, self.before)
-        self.spot.unlink(self.spare)
+        _delete(self.spot, self.temporary, self.known, self.before)
 
     def undo(self) -> str | None:
         """Put it back."""
-        return put_back(self.spot, self.spare, self.name)
+        return put_back(self.spot, self.temporary, self.name)
 
 
 @dataclass(slots=True)
@@ -172,26 +192,30 @@ class Exchanged:
     before: State
     known: Ident | None = None
 
+    @property
+    def temporary(self) -> bytes:
+        """The name that what was there has now."""
+        return self.staged.name
+
     def commit(self) -> None:
         """Delete what was there."""
-        _recheck(self.spot, self.staged.name, self.known, self.before)
-        self.spot.unlink(self.staged.name)
+        _delete(self.spot, self.temporary, self.known, self.before)
 
     def undo(self) -> str | None:
         """Bring back what was there."""
         if not self._swap():
-            return put_back(self.spot, self.staged.name, self.name)
-        if self.spot.ident(self.staged.name) == self.staged.ident:
-            self.spot.unlink(self.staged.name)
+            return put_back(self.spot, self.temporary, self.name)
+        if self.spot.ident(self.temporary) == self.staged.ident:
+            self.spot.unlink(self.temporary)
             return None
         # What came out is not what was put in: somebody's newer file, which goes back to the place it was taken from.
         if not self._swap():
-            return put_back(self.spot, self.staged.name, self.name)
-        return discard(self.spot, self.staged.name, self.known, self.name) or _STAYS
+            return put_back(self.spot, self.temporary, self.name)
+        return discard(self.spot, self.temporary, self.known, self.name) or _STAYS
 
     def _swap(self) -> bool:
         try:
-            self.spot.renamer.exchange(self.spot.fd, self.spot.dev, self.staged.name, self.name)
+            self.spot.renamer.exchange(self.spot.fd, self.spot.dev, self.temporary, self.name)
         except FileNotFoundError:
             return False
         return True
@@ -199,31 +223,30 @@ class Exchanged:
 
 @dataclass(slots=True)
 class Replaced:
-    """New content in its place on a file system without exchange; ``spare`` is a second link to what was there."""
+    """New content in its place on a file system without exchange; ``temporary`` is a second link to what was there."""
 
     spot: Spot
     name: bytes
     staged: Staged
     before: State
-    spare: bytes | None
+    temporary: bytes | None
     known: Ident | None = None
 
     def commit(self) -> None:
         """Delete what was there."""
-        if self.spare is not None:
-            _recheck(self.spot, self.spare, self.known, self.before)
-            self.spot.unlink(self.spare)
+        if self.temporary is not None:
+            _delete(self.spot, self.temporary, self.known, self.before)
 
     def undo(self) -> str | None:
         """Bring back what was there, if a link to it could be kept and nobody has replaced the new file."""
-        if self.spare is None:
+        if self.temporary is None:
             return "it could not be put back: this file system has no way to; the safety checkpoint holds it"
         found = self.spot.ident(self.name)
         if found is None:
-            return put_back(self.spot, self.spare, self.name)
+            return put_back(self.spot, self.temporary, self.name)
         if found != self.staged.ident:
-            return discard(self.spot, self.spare, self.known, self.name) or _STAYS
-        os.rename(self.spare, self.name, src_dir_fd=self.spot.fd, dst_dir_fd=self.spot.fd)
+            return discard(self.spot, self.temporary, self.known, self.name) or _STAYS
+        os.rename(self.temporary, self.name, src_dir_fd=self.spot.fd, dst_dir_fd=self.spot.fd)
         return None
 
 
@@ -233,6 +256,7 @@ class Made:
 
     spot: Spot
     name: bytes
+    temporary: bytes | None = None
 
     def commit(self) -> None:
         """Nothing is left to do."""
@@ -252,6 +276,7 @@ class Emptied:
 
     spot: Spot
     name: bytes
+    temporary: bytes | None = None
 
     def commit(self) -> None:
         """Remove it."""
@@ -260,8 +285,8 @@ class Emptied:
         except FileNotFoundError:
             pass
         except OSError as error:
-            if error.errno in _RMDIR:
-                raise Refused(_RMDIR[error.errno]) from error
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                raise Refused("not_empty") from error
             raise
 
     def undo(self) -> str | None:
@@ -271,20 +296,46 @@ class Emptied:
 
 @dataclass(slots=True)
 class Chmodded:
-    """Other permission bits on a file or directory that stays where it is; ``bits`` are the former ones."""
+    """Other permission bits on a file or directory that stays where it is; ``former`` are those it had."""
 
     spot: Spot
     name: bytes
-    dev_ino: tuple[int, int]
-    bits: int
+    known: tuple[int, int, int]
+    former: int
+    temporary: bytes | None = None
+
+    @classmethod
+    def of(cls, spot: Spot, name: bytes, held: Pinned, former: int) -> "Chmodded":
+        """Note that the bits of what is held have been set."""
+        return cls(spot, name, _dev_ino_mode(os.fstat(held.fd)), former)
 
     def commit(self) -> None:
         """Nothing is left to do."""
 
     def undo(self) -> str | None:
         """Set the former bits."""
-        try:
-            set_bits(self.spot.fd, self.name, self.bits, self.dev_ino)
-        except FileNotFoundError:
-            pass
+        found = lstat_or_none(self.spot.fd, self.name)
+        if found is None or _dev_ino_mode(found) != self.known:
+            return None
+        with Pinned.at(self.spot.fd, self.name) as held:
+            if _dev_ino_mode(held.found) == self.known:
+                held.set_bits(self.former)
         return None
+
+
+def _dev_ino_mode(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_dev, found.st_ino, found.st_mode
+
+
+def undone(change: Change) -> str | None:
+    """Take a change back; an error becomes the text that tells of it. What it was about is not lost."""
+    try:
+        return change.undo()
+    except OSError as error:
+        note = f"it could not be put back as it was: {error.strerror}"
+    try:
+        if change.temporary is not None and change.spot.ident(change.temporary) is not None:
+            return f"{note}; {rescue(change.spot, change.temporary, change.name)}"
+    except OSError:
+        note += f"; look for {to_text(change.temporary or b'')}"
+    return note

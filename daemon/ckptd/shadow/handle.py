@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
-__all__ = ["Blocked", "Directory", "open_entry", "parts_of", "set_bits", "walk"]
+__all__ = ["Blocked", "Directory", "Pinned", "open_entry", "parts_of", "walk"]
 
 # O_PATH needs no read permission of the directory, only search permission of those above it.
 _WALK: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,7 +32,11 @@ class Directory:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        found = os.fstat(fd)
+        try:
+            found = os.fstat(fd)
+        except OSError:
+            self.close()
+            raise
         self.dev = found.st_dev
         self.ino = found.st_ino
 
@@ -93,40 +97,55 @@ def open_entry(dir_fd: int, name: bytes) -> int:
     return os.open(name, _READ, dir_fd=dir_fd)
 
 
-def set_bits(dir_fd: int, name: bytes, bits: int, dev_ino: tuple[int, int]) -> bool:
-    """Set the permission bits of the file or directory that is known by device and inode.
+class Pinned:
+    """A file or directory that is held, whatever happens to its name, so that its inode is not used again."""
 
-    False, with nothing done, where the name stands for something else. Raises OSError.
-    """
-    try:
-        fd = open_entry(dir_fd, name)
-    except PermissionError:
-        return _set_bits_unread(dir_fd, name, bits, dev_ino)
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
+    __slots__ = ("fd", "found")
+
+    def __init__(self, fd: int) -> None:
+        """Own a descriptor. Raises OSError."""
+        self.fd = fd
+        try:
+            self.found = os.fstat(fd)
+        except OSError:
+            self.close()
+            raise
+
+    @classmethod
+    def at(cls, dir_fd: int, name: bytes) -> Self:
+        """Take hold of what has a name now, readable or not. Raises OSError."""
+        try:
+            return cls(open_entry(dir_fd, name))
+        except PermissionError:
+            return cls(os.open(name, _WALK & ~os.O_DIRECTORY, dir_fd=dir_fd))
+
+    def set_bits(self, bits: int) -> None:
+        """Set its permission bits. Raises OSError."""
+        try:
+            os.fchmod(self.fd, bits)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+            # A handle for walking is not one for fchmod, but the kernel's own link to it leads to exactly this inode.
+            os.chmod(b"/proc/self/fd/%d" % self.fd, bits)
+
+    def has(self, dir_fd: int, name: bytes) -> bool:
+        """Tell whether a name leads to it. Raises OSError."""
+        try:
+            found = os.lstat(name, dir_fd=dir_fd)
+        except FileNotFoundError:
             return False
-        raise
-    try:
-        if not _is(fd, dev_ino):
-            return False
-        os.fchmod(fd, bits)
-        return True
-    finally:
-        os.close(fd)
+        held = os.fstat(self.fd)
+        return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)
 
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self.fd)
 
-def _set_bits_unread(dir_fd: int, name: bytes, bits: int, dev_ino: tuple[int, int]) -> bool:
-    fd = os.open(name, _WALK & ~os.O_DIRECTORY, dir_fd=dir_fd)
-    try:
-        if not _is(fd, dev_ino):
-            return False
-        # fchmod takes no handle of this kind, but the kernel's own link to it leads to exactly this inode.
-        os.chmod(b"/proc/self/fd/%d" % fd, bits)
-        return True
-    finally:
-        os.close(fd)
+    def __enter__(self) -> Self:
+        return self
 
-
-def _is(fd: int, dev_ino: tuple[int, int]) -> bool:
-    found = os.fstat(fd)
-    return (found.st_dev, found.st_ino) == dev_ino
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        self.close()

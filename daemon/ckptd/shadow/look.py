@@ -7,14 +7,29 @@ from typing import Final, NamedTuple
 
 from ckptd.errors import from_os_error
 from ckptd.shadow.blob import hash_file, hash_object
-from ckptd.shadow.handle import open_entry
+from ckptd.shadow.handle import Pinned, open_entry
 from ckptd.shadow.step import State
 from ckptd.shadow.tree import EXECUTABLE, LINK, REGULAR
 
-__all__ = ["Ident", "Refused", "confirm", "git_mode", "lstat_or_none", "opened_regular", "refuse_kind", "told"]
+__all__ = [
+    "Ident",
+    "Refused",
+    "confirm",
+    "confirm_open",
+    "git_mode",
+    "lstat_or_none",
+    "opened_regular",
+    "refuse_kind",
+    "told",
+]
 
 _CHANGED: Final = "what is there now is not what the safety checkpoint holds"
-_REASONS: Final = {errno.ENOENT: "changed", errno.ENOTDIR: "changed", errno.ENAMETOOLONG: "bad_name"}
+# ELOOP and ENXIO come from opening what has become a link or a socket.
+_REASONS: Final = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO), "changed"),
+    errno.ENAMETOOLONG: "bad_name",
+    errno.EBUSY: "other_mount",
+}
 
 
 class Refused(Exception):
@@ -77,32 +92,32 @@ def refuse_kind(found: os.stat_result, expected: State) -> None:
         raise Refused("changed", _CHANGED)
 
 
-def opened_regular(dir_fd: int, name: bytes) -> int:
-    """Open what is a regular file also once it is open; the caller closes it. Raises Refused, OSError."""
+def opened_regular(dir_fd: int, name: bytes) -> Pinned:
+    """Open what is a regular file also once it is open. Raises Refused, OSError."""
     try:
-        fd = open_entry(dir_fd, name)
+        held = Pinned(open_entry(dir_fd, name))
     except PermissionError as error:
         raise Refused("unreadable", "what is there now can't be read, so it can't be compared") from error
-    except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):
-            raise Refused("changed", _CHANGED) from error
-        raise
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
+    if not stat.S_ISREG(held.found.st_mode):
+        held.close()
         raise Refused("changed", _CHANGED)
-    return fd
+    return held
 
 
-def _hash_name(dir_fd: int, name: bytes) -> tuple[bytes | None, os.stat_result]:
-    fd = opened_regular(dir_fd, name)
-    try:
-        before = os.fstat(fd)
-        oid = hash_file(fd, before.st_size)
-        after = os.fstat(fd)
-    finally:
-        os.close(fd)
+def _hash_open(fd: int) -> tuple[bytes | None, os.stat_result]:
+    before = os.fstat(fd)
+    oid = hash_file(fd, before.st_size)
+    after = os.fstat(fd)
     # Written to while it was read: no hash says what it holds.
     return (oid if Ident.of(before) == Ident.of(after) else None), after
+
+
+def confirm_open(fd: int, expected: State) -> os.stat_result:
+    """Make sure, by content, that an open regular file is what ``expected`` describes. Raises Refused, OSError."""
+    oid, found = _hash_open(fd)
+    if oid != expected.oid or git_mode(found) != expected.mode:
+        raise Refused("changed", _CHANGED)
+    return found
 
 
 def confirm(dir_fd: int, name: bytes, expected: State) -> os.stat_result:
@@ -112,11 +127,22 @@ def confirm(dir_fd: int, name: bytes, expected: State) -> os.stat_result:
     """
     found = os.lstat(name, dir_fd=dir_fd)
     refuse_kind(found, expected)
-    oid: bytes | None
     if expected.mode == LINK:
-        oid = hash_object(b"blob", os.readlink(name, dir_fd=dir_fd))
-    else:
-        oid, found = _hash_name(dir_fd, name)
-    if oid != expected.oid or git_mode(found) != expected.mode:
-        raise Refused("changed", _CHANGED)
-    return found
+        if hash_object(b"blob", os.readlink(name, dir_fd=dir_fd)) != expected.oid:
+            raise Refused("changed", _CHANGED)
+        return found
+    with opened_regular(dir_fd, name) as held:
+        return confirm_open(held.fd, expected)
+
+
+def describe(dir_fd: int, name: bytes) -> State | None:
+    """Give what a name holds, without permission bits; None for what no tree holds. Raises Refused, OSError."""
+    found = os.lstat(name, dir_fd=dir_fd)
+    mode = git_mode(found)
+    if mode is None:
+        return None
+    if mode == LINK:
+        return State(mode, hash_object(b"blob", os.readlink(name, dir_fd=dir_fd)))
+    with opened_regular(dir_fd, name) as held:
+        oid, _ = _hash_open(held.fd)
+    return State(mode, oid) if oid is not None else None

@@ -13,7 +13,7 @@ MAX_FILE_BYTES: Final = 1 << 20
 """Files above this are found again only if they are the same."""
 MAX_TOTAL_BYTES: Final = 16 << 20
 """How much content is compared in one call. Its fingerprints take a few times that in memory."""
-MAX_CHUNK_LOOKUPS: Final = 5_000_000
+MAX_CHUNK_LOOKUPS: Final = 2_000_000
 """How many chunks are looked up in one call (a second or two); the search for edited files ends there."""
 
 _CANDIDATES: Final = 4
@@ -83,7 +83,11 @@ class _Search:
                 self._accept(source, target)
 
     def match_similar(self) -> None:
-        best = [match for target in self.targets for match in self._candidates(target)]
+        best: list[_Match] = []
+        for target in self.targets:
+            best += self._candidates(target)
+            if self._prints.spent:
+                break
         for match in sorted(best, key=_rank):
             if match.source in self.sources and match.target in self.targets:
                 self._accept(match.source, match.target)
@@ -132,8 +136,13 @@ class _Prints:
         self._bytes_left = MAX_TOTAL_BYTES
         self._lookups_left = MAX_CHUNK_LOOKUPS
 
+    @property
+    def spent(self) -> bool:
+        """Tell whether nothing more is to be compared."""
+        return self._lookups_left <= 0
+
     def score(self, old: tuple[int, Side], new: tuple[int, Side], minimum: int) -> int:
-        if self._lookups_left <= 0:
+        if self.spent:
             return 0
         before, after = self._get(*old), self._get(*new)
         if before is None or after is None:

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError
-from ckptd.shadow.batch import Batch, Tools, undone
-from ckptd.shadow.change import Change
+from ckptd.shadow.batch import Batch, Tools
+from ckptd.shadow.change import Change, undone
 from ckptd.shadow.exchange import Renamer
 from ckptd.shadow.handle import Blocked, Directory, parts_of, walk
 from ckptd.shadow.look import Refused, told

@@ -75,6 +75,7 @@ def _make_sure(session: Session) -> None:
         raise UsageError("forget deletes the history for good and needs --yes where nobody can be asked")
     path = encode(session.worktree)
     found = [entry for entry in session.ask_directory("worktree.list")["workspaces"] if entry["path"] == path]
-    what = _described(found[0]) if found else quoted(to_text(session.worktree))
-    if not agreed(f"Delete the whole history of {what}? It cannot be taken back."):
+    if not found:
+        raise error_of("not_tracked", f"{quoted(to_text(session.worktree))} is not tracked")
+    if not agreed(f"Delete the whole history of {_described(found[0])}? It cannot be taken back."):
         raise error_of("cancelled", "not forgotten; nothing was changed")

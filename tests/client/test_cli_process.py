@@ -1,0 +1,346 @@
+"""The command as a real process: what it imports, its pipes, its signals, and its terminal."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from ckpt_protocol.address import socket_path
+from support.cli_answers import ID, head, history, record, restored, saved, status
+from support.cli_daemon import CardboardDaemon, Refusal
+from support.cli_run import Outcome, as_process, command, environment
+from support.poll import until
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture
+def place(short_dir, monkeypatch):
+    for name, below in (("XDG_RUNTIME_DIR", "run"), ("XDG_STATE_HOME", "state")):
+        (short_dir / below).mkdir(mode=0o700)
+        monkeypatch.setenv(name, str(short_dir / below))
+    (short_dir / "tree").mkdir()
+    return short_dir / "tree"
+
+
+@pytest.fixture
+def daemon(place):
+    with CardboardDaemon(socket_path(os.environ), {"checkpoint.head": head()}) as cardboard:
+        yield cardboard
+
+
+# imports
+
+
+FORBIDDEN = {
+    "argparse",
+    "asyncio",
+    "anyio",
+    "dataclasses",
+    "datetime",
+    "difflib",
+    "inspect",
+    "msgspec",
+    "pathlib",
+    "rich",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "tomllib",
+    "traceback",
+    "fabricatio_checkpoint.spawn",
+    "fabricatio_checkpoint.cli.render",
+    "fabricatio_checkpoint.cli.commands.help",
+}
+
+
+def imported(*argv: str, cwd) -> set[str]:
+    """The modules that a run loaded, as the interpreter itself reports them."""
+    # By the function that the installed script calls: ``-m`` would add modules of its own.
+    code = "import sys; from fabricatio_checkpoint.cli.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    line = [sys.executable, "-X", "importtime", "-c", code, *argv]
+    done = subprocess.run(line, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize("argv", [("save", "m"), ("status",), ("ls",), ("cat", "HEAD", "x"), ("workspaces",)])
+def test_hot_commands_import_next_to_nothing(daemon, place, argv):
+    daemon.answers["checkpoint.save"] = saved()
+    daemon.answers["worktree.status"] = status()
+    daemon.answers["worktree.list"] = {"workspaces": [], "damaged": []}
+    daemon.answers["checkpoint.list"] = history(record())
+    piece = {"data": {"b64": ""}, "offset": 0, "total_bytes": 0, "mode": "100644", "id": ID}
+    daemon.answers["checkpoint.cat"] = piece
+    found = imported(*argv, cwd=place)
+    assert "fabricatio_checkpoint.connection" in found
+    assert not found & FORBIDDEN
+
+
+# pipes
+
+
+def test_a_reader_that_goes_away_is_no_error(daemon, place):
+    daemon.answers["checkpoint.list"] = history(*(record(seq=seq) for seq in range(20_000, 0, -1)))
+    child = subprocess.Popen(
+        command("ls"), cwd=place, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stdout.readline().startswith(b"1a2b3c4d5e")
+    child.stdout.close()
+    with child.stderr:
+        assert child.stderr.read() == b""
+    assert child.wait() == 0
+
+
+def test_a_full_disk_under_stdout_is_told(daemon, place):
+    daemon.answers["checkpoint.save"] = saved()
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command("save"), cwd=place, env=environment(), stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 50
+    assert b"cannot write to stdout: No space left" in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_an_error_keeps_its_exit_code_whatever_happens_to_stdout(daemon, place):
+    for redirect in (">&-", "| true", "> /dev/full"):
+        line = ["bash", "-c", f'"$@" {redirect}; exit ${{PIPESTATUS[0]}}', "sh", *command("--json", "show", "HEAD")]
+        done = subprocess.run(line, cwd=place, env=environment(), capture_output=True, check=False)
+        assert done.returncode == 20, redirect
+        assert b"Traceback" not in done.stderr
+        assert b"Exception ignored" not in done.stderr
+
+
+def test_closed_streams_are_borne(daemon, place):
+    daemon.answers["checkpoint.save"] = saved()
+    for closing in (">&-", "2>&-", "<&-", ">&- 2>&- <&-"):
+        line = ["sh", "-c", f'exec "$@" {closing}', "sh", *command("save")]
+        done = subprocess.run(line, cwd=place, env=environment(), capture_output=True, check=False)
+        assert b"Traceback" not in done.stderr
+        assert done.returncode in (0, 50), closing
+
+
+def test_names_reach_a_stdout_that_is_not_utf8(daemon, place):
+    daemon.answers["checkpoint.list"] = history(record(message="grüße ☃"))
+    done = as_process("ls", cwd=place, PYTHONIOENCODING="latin-1")
+    assert done.code == 0
+    assert "grüße \\u2603".encode("latin-1") in done.stdout
+
+
+def test_arguments_that_are_not_utf8(daemon, place):
+    daemon.answers["checkpoint.restore"] = restored()
+    line = [os.fsencode(word) for word in command("rollback", "HEAD")]
+    done = subprocess.run([*line, b"caf\xe9"], cwd=place, env=environment(), capture_output=True, check=False)
+    assert done.returncode == 0
+    assert daemon.calls("checkpoint.restore")[0]["paths"] == [{"b64": "Y2Fm6Q=="}]
+
+
+# signals
+
+
+def is_asleep(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "S"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
+def test_ctrl_c_is_one_short_line(daemon, place):
+    called, go_on = threading.Event(), threading.Event()
+
+    def answer(_params):
+        called.set()
+        go_on.wait(30)
+        return saved()
+
+    daemon.answers["checkpoint.save"] = answer
+    child = subprocess.Popen(
+        command("save"), cwd=place, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert called.wait(30)
+    # The signal must not come between the request and the wait for its answer: there it would only be noticed with
+    # the answer, as in every program.
+    until(lambda: is_asleep(child.pid))
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate()
+    go_on.set()
+    assert (child.returncode, out, err) == (130, b"", b"ckpt: interrupted\n")
+
+
+# the terminal
+
+
+def on_a_terminal(place, *argv: str, answer: bytes = b"", wait_for: bytes = b"", **changes: str) -> Outcome:
+    """Run with all three streams on a terminal, type ``answer`` after ``wait_for``; everything said is ``stdout``."""
+    ours, theirs = pty.openpty()
+    env = {**environment(TERM="xterm", COLUMNS="100"), **changes}
+    child = subprocess.Popen(command(*argv), cwd=place, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = bytearray()
+
+    def read() -> None:
+        while True:
+            try:
+                data = os.read(ours, 65536)
+            except OSError:
+                return
+            if not data:
+                return
+            said.extend(data)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    if answer:
+        until(lambda: wait_for in said or child.poll() is not None)
+        os.write(ours, answer)
+    code = child.wait(60)
+    reader.join(10)
+    os.close(ours)
+    return Outcome(code, bytes(said).replace(b"\r\n", b"\n"), "")
+
+
+def plan_then_done(params):
+    if params.get("dry_run"):
+        return restored(dry_run=True, safety=None, digest="d9")
+    return restored()
+
+
+def test_reset_shows_the_plan_and_asks(daemon, place):
+    daemon.answers["checkpoint.restore"] = plan_then_done
+    done = on_a_terminal(place, "reset", "HEAD~1", answer=b"y\n", wait_for=b"[y/N] ")
+    assert done.code == 0
+    assert "reset to 1a2b3c4d5e: 1 file to write, 1 to delete, 1 kept" in done.out
+    assert "ckpt undo takes the reset back" in done.out
+    plan, real = daemon.calls("checkpoint.restore")
+    assert (plan["dry_run"], plan["id"]) == (True, "HEAD~1")
+    assert (real["digest"], real["id"]) == ("d9", "HEAD~1")
+    assert "dry_run" not in real
+    assert plan["token"] != real["token"]
+
+
+@pytest.mark.parametrize("answer", [b"n\n", b"\n", b"\x04", b"yikes\n"])
+def test_any_other_answer_changes_nothing(daemon, place, answer):
+    daemon.answers["checkpoint.restore"] = plan_then_done
+    done = on_a_terminal(place, "reset", answer=answer, wait_for=b"[y/N] ")
+    assert done.code == 20
+    assert "not reset; nothing was changed" in done.out
+    assert len(daemon.calls("checkpoint.restore")) == 1
+
+
+def test_ctrl_c_at_the_question_changes_nothing(daemon, place):
+    daemon.answers["checkpoint.restore"] = plan_then_done
+    # Ctrl-C becomes a signal only for the session whose terminal it is.
+    script = (
+        "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, *command("reset")],
+        cwd=place, env=environment(TERM="xterm"), stdin=theirs, stdout=theirs, stderr=theirs,
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while b"[y/N] " not in said:
+        said += os.read(ours, 65536)
+    os.write(ours, b"\x03")
+    assert child.wait(60) == 130
+    os.close(ours)
+    assert len(daemon.calls("checkpoint.restore")) == 1
+
+
+def test_yes_and_dry_run_do_not_ask(daemon, place):
+    daemon.answers["checkpoint.restore"] = plan_then_done
+    assert on_a_terminal(place, "reset", "--yes").code == 0
+    assert on_a_terminal(place, "reset", "--dry-run").code == 0
+    assert len(daemon.calls("checkpoint.restore")) == 2
+
+
+def test_an_empty_plan_is_not_asked_about(daemon, place):
+    daemon.answers["checkpoint.restore"] = lambda params: restored(
+        written=[], deleted=[], safety=None, dry_run=params.get("dry_run", False)
+    )
+    done = on_a_terminal(place, "reset")
+    assert done.code == 0
+    assert "nothing to change" in done.out
+
+
+def test_a_plan_with_conflicts_is_refused_before_the_question(daemon, place):
+    daemon.answers["checkpoint.restore"] = restored(dry_run=True, conflicts=[{"path": "fifo", "reason": "special"}])
+    done = on_a_terminal(place, "reset")
+    assert done.code == 20
+    assert "--skip-conflicts" in done.out
+    assert "  fifo\n" in done.out
+    assert "[y/N]" not in done.out
+
+
+def test_forget_asks(daemon, place):
+    entry = {"path": str(place), "store": "/s", "state": "ok", "checkpoints": 12, "bytes": 2048}
+    daemon.answers["worktree.list"] = {"workspaces": [entry], "damaged": []}
+    daemon.answers["worktree.forget"] = {"store": "/s", "checkpoints": 12}
+    no = on_a_terminal(place, "forget", answer=b"n\n", wait_for=b"[y/N] ")
+    assert no.code == 20
+    assert "12 checkpoints, 2.0 KiB" in no.out
+    assert daemon.calls("worktree.forget") == []
+    assert on_a_terminal(place, "forget", answer=b"y\n", wait_for=b"[y/N] ").code == 0
+    assert len(daemon.calls("worktree.forget")) == 1
+
+
+def test_forget_of_what_is_not_tracked_does_not_ask(daemon, place):
+    def refuse(_params):
+        raise Refusal("not_tracked", "not tracked")
+
+    daemon.answers["checkpoint.head"] = refuse
+    daemon.answers["worktree.list"] = {"workspaces": [], "damaged": []}
+    done = on_a_terminal(place, "forget")
+    assert done.code == 20
+    assert "[y/N]" not in done.out
+
+
+def test_colour_and_tables_are_for_terminals_that_want_them(daemon, place):
+    pytest.importorskip("rich")
+    message = "[bold]no markup[/bold]"
+    daemon.answers["checkpoint.list"] = history(record(message=message))
+    daemon.answers["worktree.status"] = status(changes=[{"path": "[red]a", "change": "added"}])
+    table = on_a_terminal(place, "ls").out
+    assert message in table
+    assert "message" in table
+    assert "\x1b[" in on_a_terminal(place, "status").out
+    assert "A [red]a" in on_a_terminal(place, "status").out
+    for changes in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b[" not in on_a_terminal(place, "status", **changes).out
+        assert on_a_terminal(place, "ls", **changes).out == as_process("ls", cwd=place).out
+
+
+def test_without_rich_a_terminal_gets_plain_text(daemon, place, short_dir):
+    # A module that cannot be imported stands in for one that is not installed.
+    (short_dir / "hide").mkdir()
+    (short_dir / "hide" / "rich.py").write_text("raise ImportError('hidden')\n")
+    path = f"{short_dir / 'hide'}:{environment()['PYTHONPATH']}"
+    daemon.answers["checkpoint.list"] = history(record())
+    daemon.answers["worktree.status"] = status(changes=[{"path": "a", "change": "added"}])
+    assert on_a_terminal(place, "ls", PYTHONPATH=path).out == as_process("ls", cwd=place).out
+    assert on_a_terminal(place, "status", PYTHONPATH=path).out == as_process("status", cwd=place).out
+
+
+# the daemon
+
+
+def test_daemon_run_becomes_the_daemon(place, short_dir):
+    fake = short_dir / "fake" / "ckptd"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").touch()
+    (fake / "__main__.py").write_text("import os, sys\nprint(os.getpid(), sys.argv[1:])\n")
+    env = environment()
+    env["PYTHONPATH"] = f"{short_dir / 'fake'}:{env['PYTHONPATH']}"
+    line = command("daemon", "run", "--socket", "x", "--help")
+    child = subprocess.Popen(line, cwd=place, env=env, stdout=subprocess.PIPE, text=True)
+    out, _ = child.communicate()
+    assert out == f"{child.pid} ['--socket', 'x', '--help']\n"
