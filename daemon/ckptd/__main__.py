@@ -91,16 +91,26 @@ def _run(
 
 def _shadow_catalog() -> "Catalog":
     from ckptd.shadow.catalog import ShadowCatalog
-    from ckptd.shadow.settings import Settings
+    from ckptd.shadow.settings import Overrides, Settings
     from ckptd.shadow.userconfig import global_excludes_path
 
+    def overrides_of(worktree: bytes) -> Overrides:
+        found = config.worktree_options(worktree)
+        exclude = None if found.exclude is None else tuple(map(os.fsencode, found.exclude))
+        return Overrides(exclude, found.max_file_bytes, found.complaints)
+
+    options = config.load(os.environ)
     home = os.fsencode(os.path.realpath(os.environ.get("HOME") or os.path.expanduser("~")))
     config_home = os.fsencode(os.environ.get("XDG_CONFIG_HOME", "")) or os.path.join(home, b".config")
     return ShadowCatalog(
         Settings(
             home=home,
             temporary=os.fsencode(os.path.realpath(tempfile.gettempdir())),
-            git_excludes_path=global_excludes_path(home, config_home),
+            max_file_bytes=options.max_file_bytes,
+            one_file_system=options.one_file_system,
+            exclude=tuple(map(os.fsencode, options.exclude)),
+            git_excludes_path=global_excludes_path(home, config_home) if options.use_git_excludes else None,
+            overrides_of=overrides_of,
         )
     )
 

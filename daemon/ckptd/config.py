@@ -1,13 +1,19 @@
-"""The daemon's own options: the global file and the environment, both given, each value checked."""
+"""The daemon's options: the global file and the environment, both given, each value checked.
 
+A worktree's own two files have a say in a few options only: whoever can edit a worktree must not be able to thin
+its history away.
+"""
+
+import json
 import os
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Config", "global_file", "load"]
+__all__ = ["Config", "WorktreeOptions", "global_file", "load", "worktree_options"]
 
+_MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _PREFIX: Final = "FABRICATIO_EXT__CHECKPOINT__"
 
 
@@ -20,6 +26,18 @@ class Config(NamedTuple):
     idle_exit_s: float = 1800.0
     cache_size: int = 100
     socket: str | None = None
+    max_file_bytes: int = 100 * 1024 * 1024
+    use_git_excludes: bool = True
+    exclude: tuple[str, ...] = ()
+    one_file_system: bool = True
+    complaints: tuple[str, ...] = ()
+
+
+class WorktreeOptions(NamedTuple):
+    """What a worktree's own files set; None where they say nothing. ``complaints`` are sentences for people."""
+
+    exclude: tuple[str, ...] | None = None
+    max_file_bytes: int | None = None
     complaints: tuple[str, ...] = ()
 
 
@@ -50,19 +68,40 @@ def load(environ: Mapping[str, str]) -> Config:
     return Config(**values, complaints=tuple(complaints))
 
 
-def _table(path: str, complaints: list[str]) -> Mapping[str, Any]:
+def worktree_options(root: bytes) -> WorktreeOptions:
+    """Read what ``fabricatio.toml`` and, below it, ``pyproject.toml`` of a worktree may set. Never fails."""
+    complaints: list[str] = []
+    values: dict[str, Any] = {}
+    for name, keys in reversed(_WORKTREE_FILES):
+        path = os.path.join(os.fsdecode(root), name)
+        for key, value in _table(path, complaints, keys).items():
+            if key not in _WORKTREE_CHECKS:
+                if key in _KNOWN:
+                    complaints.append(f"{name}: {key} is not taken from a worktree's own files")
+                continue
+            try:
+                values[key] = _WORKTREE_CHECKS[key](value, "")
+            except ValueError as error:
+                complaints.append(f"{name}: {key}: {error}")
+    known = {key: value for key, value in values.items() if key in WorktreeOptions._fields}
+    return WorktreeOptions(**known, complaints=tuple(complaints))
+
+
+def _table(path: str, complaints: list[str], keys: tuple[str, ...] = ("ext", "checkpoint")) -> Mapping[str, Any]:
     try:
         with open(path, "rb") as file:
-            found: dict[str, Any] = tomllib.load(file)
-    except (FileNotFoundError, NotADirectoryError):
+            text = file.read(_MAX_FILE_BYTES)
+        # Most project files say nothing to us, and parsing one takes far longer than looking for the word.
+        found: dict[str, Any] = tomllib.loads(text.decode()) if keys[-1].encode() in text else {}
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return {}
     except (OSError, ValueError) as error:
         complaints.append(f"{path}: {error}")
         return {}
-    for key in ("ext", "checkpoint"):
+    for key in keys:
         inner = found.get(key, {})
         if not isinstance(inner, dict):
-            complaints.append(f"{path}: [ext.checkpoint] is not a table")
+            complaints.append(f"{path}: [{'.'.join(keys)}] is not a table")
             return {}
         found = inner
     return found
@@ -92,6 +131,14 @@ def _count(value: object, _home: str) -> int:
     raise ValueError("must be a whole number, 1 or more")
 
 
+def _size(value: object, _home: str) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
+        return value
+    raise ValueError("must be a number of bytes, 0 or more")
+
+
 def _path(value: object, home: str) -> str | None:
     if value == "":
         return None
@@ -103,8 +150,46 @@ def _path(value: object, home: str) -> str | None:
     return os.path.normpath(path)
 
 
+def _flag(value: object, _home: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = value.strip().lower() if isinstance(value, str) else ""
+    if text in ("1", "true", "yes", "on"):
+        return True
+    if text in ("0", "false", "no", "off"):
+        return False
+    raise ValueError("must be true or false")
+
+
+def _patterns(value: object, _home: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
+        except ValueError:
+            value = None
+    if isinstance(value, list) and all(isinstance(one, str) and "\n" not in one for one in value):
+        return tuple(one.strip() for one in value if one.strip())
+    raise ValueError("must be a list of patterns")
+
+
 _CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
     "idle_exit_s": _seconds,
     "cache_size": _count,
     "socket": _path,
+    "max_file_bytes": _size,
+    "use_git_excludes": _flag,
+    "exclude": _patterns,
+    "one_file_system": _flag,
 }
+_AUTOSAVE: Final = ("autosave", "autosave_quiet_s", "autosave_max_wait_s")
+_WORKTREE_CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
+    "exclude": _patterns,
+    "max_file_bytes": _size,
+    **dict.fromkeys(_AUTOSAVE, lambda value, _home: value),
+}
+_WORKTREE_FILES: Final = (
+    ("fabricatio.toml", ("ext", "checkpoint")),
+    ("pyproject.toml", ("tool", "fabricatio", "ext", "checkpoint")),
+)
+_THINNING: Final = ("keep_last", "keep_hourly", "keep_daily", "keep_weekly", "keep_manual_days", "max_store_bytes")
+_KNOWN: Final = frozenset({*_CHECKS, *_THINNING, "checkpoint_dir", "scan", "scan_budget_ms"})

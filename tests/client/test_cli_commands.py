@@ -249,7 +249,7 @@ def test_show(daemon, ckpt):
     for line in (f"checkpoint {ID}", "    body \\x1b[1m", "  A new", "  A d/", "skipped: s (unreadable)"):
         assert line in done.out.splitlines()
     assert "meta       k=v" in done.out
-    assert "changed since 2b3c4d5e6f:" in done.out
+    assert "changes since 2b3c4d5e6f:" in done.out
 
 
 # status
@@ -468,7 +468,7 @@ def test_conflicts_that_were_left_out_exit_with_3(daemon, ckpt):
     done = ckpt("reset", "--skip-conflicts")
     assert done.code == 3
     assert "  conflict fifo (special)" in done.out
-    assert "1 path in conflict left as they are" in done.stderr or "left" in done.stderr
+    assert "1 path in conflict left alone" in done.stderr
     assert "cannot exchange" in done.stderr
     assert "ckpt: n\n" in done.stderr
 

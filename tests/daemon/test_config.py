@@ -24,7 +24,9 @@ def load(place: Path, text: str | None = None, **variables: str) -> config.Confi
 
 
 def test_defaults(short_dir) -> None:
-    assert load(short_dir) == config.Config(1800.0, 100, None, ())
+    found = load(short_dir)
+    assert found == config.Config()
+    assert (found.idle_exit_s, found.cache_size, found.socket, found.complaints) == (1800.0, 100, None, ())
 
 
 def test_the_environment_is_above_the_file(short_dir) -> None:
@@ -32,7 +34,7 @@ def test_the_environment_is_above_the_file(short_dir) -> None:
         '[ext.checkpoint]\nidle_exit_s = 5\ncache_size = 3\nsocket = "~/s/d.sock"\nkeep_last = 1\n[ext.other]\nx = 1\n'
     )
     found = load(short_dir, text, FABRICATIO_EXT__CHECKPOINT__CACHE_SIZE=" 7 ", fabricatio_ext__checkpoint__other="1")
-    assert found == config.Config(5.0, 7, f"{short_dir}/s/d.sock", ())
+    assert found == config.Config(idle_exit_s=5.0, cache_size=7, socket=f"{short_dir}/s/d.sock")
 
 
 @pytest.mark.parametrize("name", ["idle_exit_s", "cache_size", "socket"])
@@ -44,14 +46,16 @@ def test_a_bad_value_in_the_file_is_one_complaint_and_the_default(short_dir, nam
     assert f"fabricatio.toml: {name}: must be" in found.complaints[0]
 
 
-@pytest.mark.parametrize("text", ["[", "ext = 1", "[ext]\ncheckpoint = 2", "\0"])
+@pytest.mark.parametrize("text", ["[checkpoint", "ext = 1 # checkpoint", "[ext]\ncheckpoint = 2", "checkpoint\0"])
 def test_a_bad_file_is_one_complaint(short_dir, text) -> None:
     found = load(short_dir, text, FABRICATIO_EXT__CHECKPOINT__CACHE_SIZE="7")
     assert (found.cache_size, len(found.complaints)) == (7, 1)
 
 
-def test_a_file_that_cannot_be_read_is_one_complaint(short_dir) -> None:
-    (short_dir / "c" / "fabricatio" / "fabricatio.toml").mkdir(parents=True)
+def test_a_file_that_is_not_utf8_is_one_complaint(short_dir) -> None:
+    file = short_dir / "c" / "fabricatio" / "fabricatio.toml"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"# checkpoint \xff")
     assert len(load(short_dir).complaints) == 1
 
 

@@ -160,13 +160,21 @@ def test_close_gives_all_back(directory, short_dir) -> None:
         assert said == "held"
 
 
-def test_links_and_other_things_are_refused(locks, directory, short_dir) -> None:
+def test_a_link_in_place_of_the_lock_is_refused(locks, directory, short_dir) -> None:
     directory.mkdir()
     target = short_dir / "target"
     target.write_text("precious")
     (directory / ".lock").symlink_to(target)
     assert refused(locks, directory).row.family == "storage"
     assert target.read_text() == "precious"
+    target.unlink()
+    assert refused(locks, directory).row.family == "storage"
+    assert not target.exists()
+
+
+def test_what_is_not_a_directory_is_refused(locks, short_dir) -> None:
+    target = short_dir / "target"
+    target.write_text("precious")
     assert refused(locks, target).kind == "not_a_directory"
     assert refused(locks, target / "below").kind in ("not_a_directory", "io_error")
 

@@ -256,19 +256,34 @@ def test_a_passed_socket_is_served_and_left_alone(house) -> None:
 
 
 def test_it_ends_when_idle_and_not_before(house) -> None:
-    house.environ["FABRICATIO_EXT__CHECKPOINT__IDLE_EXIT_S"] = "0.5"
+    house.environ["FABRICATIO_EXT__CHECKPOINT__IDLE_EXIT_S"] = "0.4"
     process = house.start()
     client = house.client()
+    # Connected, without a request.
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.0)
     gate = house.place / "gate"
     client.send("checkpoint.save", **house.save(f"wait {gate}"))
     until(lambda: Path(f"{gate}.begun").exists())
     client.close()
-    # Longer than the idle time: the client has gone, its request still runs.
+    # The client has gone, its request still runs.
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(1.5)
+        process.wait(1.0)
+    assert "idle for" not in house.log
     gate.touch()
     assert process.wait(SECONDS) == 0
-    assert "idle for 0.5 s" in house.log
+    assert "idle for 0.4 s" in house.log
+
+
+def test_an_answer_that_is_being_read_slowly_is_sent_whole(house) -> None:
+    process = house.start()
+    client = house.client()
+    client.send("checkpoint.save", **house.save("big"))
+    until(lambda: "checkpoint.save" in house.log)
+    process.send_signal(signal.SIGTERM)
+    until(lambda: not house.socket.exists())
+    assert len(client.answer()["result"]["notes"][0]) == fake_ckptd.BIG
+    assert process.wait(SECONDS) == 0
 
 
 def test_bad_options_are_one_line_each_and_the_default(house) -> None:

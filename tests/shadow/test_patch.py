@@ -72,6 +72,10 @@ TABLE: dict[str, tuple[Files, Files]] = {
         {b"f": text(*BLOCKS[0], *BLOCKS[1], *BLOCKS[2])},
     ),
     "a block twice": ({b"f": text(*BLOCKS[0], *BLOCKS[2])}, {b"f": text(*BLOCKS[0], *BLOCKS[0], *BLOCKS[2])}),
+    "indentation decides where a hunk stands": (
+        {b"f": text("", "", "", "    a = 1")},
+        {b"f": text("", "", "", "    a = 1", "", "    a = 1")},
+    ),
     "create": ({}, {b"f": text("a", "b")}),
     "delete": ({b"f": text("a", "b")}, {}),
     "create empty": ({}, {b"f": (REGULAR, b"")}),

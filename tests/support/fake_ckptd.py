@@ -1,7 +1,7 @@
 """The daemon as a program, whole but for its git side: ``python fake_ckptd.py SOCKET``.
 
-What a save does depends on its message: ``process`` tells of the process, ``wait PATH`` makes ``PATH.begun`` and
-waits for ``PATH``, anything else is done at once.
+What a save does depends on its message: ``process`` tells of the process, ``big`` has a big answer, ``wait PATH``
+makes ``PATH.begun`` and waits for ``PATH``, anything else is done at once.
 """
 
 import os
@@ -15,7 +15,11 @@ from ckpt_protocol.checkpoint import SaveParams, SaveResult
 from ckpt_protocol.structs import Worktree
 from ckptd.__main__ import Options, run_daemon
 from ckptd.core.ports import Caller, OpenedStore
+from support.opened import Opened
 from support.wire_samples import SAMPLES
+
+BIG = 5_000_000
+"""Characters in the answer to a big save: more than a socket holds."""
 
 _WAIT_S = 30.0
 
@@ -27,6 +31,8 @@ class FakeSide:
         notes = [f"client {caller.client}"]
         if params.message == "process":
             notes = _process()
+        elif params.message == "big":
+            notes = ["x" * BIG]
         elif params.message and params.message.startswith("wait "):
             _wait(params.message.removeprefix("wait "))
         return SaveResult(
@@ -47,7 +53,7 @@ class FakeCatalog:
     """Has a store for every worktree, without a file of its own."""
 
     def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedStore:
-        return OpenedStore(os.path.join(checkpoint_dir, b"store"), False, FakeSide(), FakeSide())
+        return Opened(os.path.join(checkpoint_dir, b"store"), False, FakeSide(), FakeSide())
 
 
 class BrokenCatalog:

@@ -8,6 +8,7 @@ from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckptd.core.ports import Caller, OpenedStore
 from ckptd.errors import DomainError
+from support.opened import Opened
 
 __all__ = [
     "BadCloseStore",
@@ -173,7 +174,7 @@ class MemoryCatalog:
             self.faults.append("opened twice")
         kept.closes = 0
         self._open_folders[folder] = kept
-        return OpenedStore(folder, created, kept, kept)
+        return Opened(folder, created, kept, kept)
 
     def folder(self, checkpoint_dir: bytes, path: bytes) -> bytes:
         return checkpoint_dir + path.replace(b"/", b"_")

@@ -89,7 +89,7 @@ def _document(told: CheckpointError, hint: str | None) -> dict[str, object]:
 def _print(told: CheckpointError, hint: str | None, out: Output) -> None:
     message = "\n".join(map(visible, told.message.splitlines())) or told.kind
     if told.error_id:
-        message += f" (error {told.error_id} in the daemon's log)"
+        message += f" (error {told.error_id})"
     out.note(f"{message}; {visible(hint)}" if hint else message)
     if told.kind == "conflicts" or not any(path in told.message for path in told.paths):
         for path in told.paths[:MANY]:

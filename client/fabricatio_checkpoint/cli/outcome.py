@@ -67,7 +67,7 @@ def notes(result: dict[str, Any]) -> Iterator[str]:
 def _left(result: dict[str, Any]) -> str:
     if result["dry_run"]:
         return "would stop it; --skip-conflicts restores everything else"
-    return "left as they are"
+    return "left alone"
 
 
 def question(plan: dict[str, Any]) -> Iterator[str]:

@@ -122,7 +122,7 @@ class Actor:
     def folder(self) -> bytes | None:
         """The store's folder, None while it is not open."""
         store = self._store()
-        return store and store.folder
+        return None if store is None else store.folder
 
     @property
     def leaving(self) -> bool:

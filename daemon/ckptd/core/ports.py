@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import Worktree
@@ -94,13 +94,28 @@ class Reader(Protocol):
         ...
 
 
-class OpenedStore(NamedTuple):
+class OpenedStore(Protocol):
     """A store that is open: ``folder`` is its absolute path, ``created`` tells whether it is new."""
 
-    folder: bytes
-    created: bool
-    writer: Writer
-    reader: Reader
+    @property
+    def folder(self) -> bytes:
+        """The absolute path of the store's folder."""
+        ...
+
+    @property
+    def created(self) -> bool:
+        """Whether the store was made by this opening."""
+        ...
+
+    @property
+    def writer(self) -> Writer:
+        """The operations that look at or change the worktree."""
+        ...
+
+    @property
+    def reader(self) -> Reader:
+        """The operations that only read the store."""
+        ...
 
 
 class Catalog(Protocol):

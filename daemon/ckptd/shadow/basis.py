@@ -10,7 +10,7 @@ from ckptd.shadow.entry import OID, SIGNATURE, is_racy, signature
 from ckptd.shadow.ignore import IgnoreChain
 from ckptd.shadow.model import DirNode
 from ckptd.shadow.objects import ObjectStore
-from ckptd.shadow.tracked import NOTHING_TRACKED, Tracked, git_dir_of, read_exclude
+from ckptd.shadow.tracked import NOTHING_TRACKED, Tracked, exclude_path, git_dir_of, read_regular
 
 __all__ = ["Basis", "BasisMaker"]
 
@@ -82,8 +82,8 @@ class BasisMaker:
         if _GITIGNORE not in items and _CKPTIGNORE not in items and b".git" not in items:
             return parent
         git_dir = git_dir_of(os.path.join(self._root, path) if path else self._root) if b".git" in items else None
-        exclude_sign = _exclude_sign(git_dir)
-        signs = (_sign(items, _GITIGNORE), _sign(items, _CKPTIGNORE), git_dir, exclude_sign)
+        exclude = exclude_path(git_dir) if git_dir is not None else None
+        signs = (_sign(items, _GITIGNORE), _sign(items, _CKPTIGNORE), git_dir, exclude, _exclude_sign(exclude))
         before = old.basis if old is not None else None
         if (
             isinstance(before, Basis)
@@ -105,7 +105,7 @@ class BasisMaker:
         git_dir: bytes | None,
         signs: tuple[bytes | None, ...],
     ) -> Basis:
-        exclude = read_exclude(git_dir) if git_dir is not None else None
+        exclude = self._exclude(path, git_dir)
         gitignore, settled_git = self._rules(path, _GITIGNORE, fd, items, old)
         ckptignore, settled_ckpt = self._rules(path, _CKPTIGNORE, fd, items, old)
         chain = parent.chain.enter(path, gitignore=gitignore, ckptignore=ckptignore, git_exclude=exclude)
@@ -115,6 +115,13 @@ class BasisMaker:
         self._trackers.append(tracked)
         vouched = signs if settled_git and settled_ckpt else None
         return Basis(chain, tracked, parent, vouched, path, exclude, gitignore, ckptignore)
+
+    def _exclude(self, path: bytes, git_dir: bytes | None) -> bytes | None:
+        try:
+            return read_regular(exclude_path(git_dir), _LIMIT_BYTES) if git_dir is not None else None
+        except OSError:
+            self._unknown.append(os.path.join(path, b".git/info/exclude"))
+            return None
 
     def _rules(
         self, path: bytes, name: bytes, fd: int, items: Mapping[bytes, "os.DirEntry[str]"], old: DirNode | None
@@ -166,10 +173,10 @@ def _sign(items: Mapping[bytes, "os.DirEntry[str]"], name: bytes) -> bytes | Non
         return b"gone"
 
 
-def _exclude_sign(git_dir: bytes | None) -> bytes | None:
-    if git_dir is None:
+def _exclude_sign(exclude: bytes | None) -> bytes | None:
+    if exclude is None:
         return None
     try:
-        return signature(os.stat(os.path.join(git_dir, b"info", b"exclude")))
+        return signature(os.stat(exclude))
     except OSError:
         return b"none"

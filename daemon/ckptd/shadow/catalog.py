@@ -15,7 +15,7 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.checkpoint import rfc3339
 from ckptd.shadow.identity import check_identity, check_real
 from ckptd.shadow.isolation import isolate
-from ckptd.shadow.layout import create_folder, delete_folder, folder_bytes, folder_name
+from ckptd.shadow.layout import create_folder, delete_folder, folder_bytes, folder_name, sweep_folders
 from ckptd.shadow.metadata import Metadata, describe, read_metadata
 from ckptd.shadow.operations import StoreWriter
 from ckptd.shadow.places import protected_reason
@@ -45,6 +45,7 @@ class ShadowCatalog:
         isolate()
         self._settings = settings
         self._clock = clock
+        self._swept: set[bytes] = set()
         # Two first requests for two worktrees of one base name must not settle on one folder.
         self._making = threading.Lock()
 
@@ -52,6 +53,7 @@ class ShadowCatalog:
         """Open the store of a worktree; errors as the core's port has them."""
         path = from_wire(place.path)
         check_identity(path, place)
+        self._sweep(checkpoint_dir)
         with self._making:
             found = self._find(checkpoint_dir, path)
             created = found is None
@@ -66,7 +68,7 @@ class ShadowCatalog:
                 found = self._create(checkpoint_dir, path, force=force)
         folder, metadata = found
         repository = Repository(folder, metadata, self._settings, self._clock)
-        return OpenedFolder(folder, created, StoreWriter(repository), StoreReader(folder))
+        return OpenedFolder(folder, created, StoreWriter(repository), StoreReader(folder, repository.objects.suspects))
 
     def list(self, checkpoint_dir: bytes) -> ListResult:
         """List the tracked worktrees, sorted by path."""
@@ -103,6 +105,7 @@ class ShadowCatalog:
         """Delete one store folder; raises DomainError ``bad_path`` for a folder that is not a store of this place."""
         if os.path.dirname(folder) != checkpoint_dir or os.path.islink(folder):
             raise DomainError("bad_path", f"{to_text(folder)} is not a store of {to_text(checkpoint_dir)}")
+        self._sweep(checkpoint_dir)
         read_metadata(folder)
         delete_folder(folder)
 
@@ -110,6 +113,13 @@ class ShadowCatalog:
         """Give the folder and the number of checkpoints of a worktree's store, or None."""
         found = self._find(checkpoint_dir, worktree_path)
         return None if found is None else (found[0], len(Refs(found[0]).checkpoint_names()))
+
+    def _sweep(self, checkpoint_dir: bytes) -> None:
+        """Clean up after the last daemon: once, before anything of ours can be in the making there."""
+        with self._making:
+            if checkpoint_dir not in self._swept:
+                self._swept.add(checkpoint_dir)
+                sweep_folders(checkpoint_dir)
 
     def _find(self, checkpoint_dir: bytes, path: bytes) -> tuple[bytes, Metadata] | None:
         hinted = os.path.join(checkpoint_dir, folder_name(path))
@@ -126,6 +136,7 @@ class ShadowCatalog:
     def _create(self, checkpoint_dir: bytes, path: bytes, *, force: bool) -> tuple[bytes, Metadata]:
         self._check_directory(path)
         check_real(path)
+        _refuse_own(checkpoint_dir, path)
         reason = protected_reason(path, self._settings)
         if reason is not None and not force:
             raise DomainError(
@@ -157,6 +168,18 @@ class ShadowCatalog:
             raise from_os_error(error, "look at the worktree", path) from error
         if not stat.S_ISDIR(mode):
             raise DomainError("not_a_directory", f"{to_text(path)} is not a directory", paths=(path,))
+
+
+def _refuse_own(checkpoint_dir: bytes, path: bytes) -> None:
+    """A store that saved itself would grow with each save."""
+    home = os.path.realpath(checkpoint_dir)
+    if path == home or path.startswith(home + b"/"):
+        raise DomainError(
+            "bad_path",
+            f"{to_text(path)} holds checkpoints: it cannot be a worktree itself",
+            hint="keep checkpoints outside (or below) what they are of",
+            paths=(path,),
+        )
 
 
 def _stores(checkpoint_dir: bytes) -> Iterator[tuple[bytes, Metadata | DomainError]]:

@@ -1,10 +1,14 @@
 """Small files that are either the old or the new in full, also after a power cut."""
 
 import os
+from typing import Final
 
 from ckptd.errors import from_os_error
 
-__all__ = ["fsync_dir", "read_if_there", "replace_file"]
+__all__ = ["TEMP_PREFIX", "fsync_dir", "read_if_there", "replace_file"]
+
+TEMP_PREFIX: Final = b".tmp-"
+"""Begins the names of files in the making. With the dot, none is ever taken for a ref, by git or by us."""
 
 
 def fsync_dir(path: bytes) -> None:
@@ -21,7 +25,7 @@ def replace_file(path: bytes, data: bytes, *, durable: bool = True) -> None:
 
     ``durable`` false is for what can be derived again: whole or old, but after a power cut perhaps the old.
     """
-    temp = path + b".tmp-" + os.urandom(6).hex().encode()
+    temp = os.path.join(os.path.dirname(path), TEMP_PREFIX + os.urandom(8).hex().encode())
     try:
         try:
             with open(temp, "xb") as file:

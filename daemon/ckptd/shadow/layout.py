@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 from typing import Final
 
@@ -9,10 +10,11 @@ from ckptd.errors import from_os_error
 from ckptd.shadow.durable import fsync_dir
 from ckptd.shadow.metadata import Metadata, write_metadata
 
-__all__ = ["NEW_PREFIX", "create_folder", "delete_folder", "folder_bytes", "folder_name"]
+__all__ = ["create_folder", "delete_folder", "folder_bytes", "folder_name", "sweep_folders"]
 
-NEW_PREFIX: Final = b".new-"
+_NEW_PREFIX: Final = b".new-"
 _OLD_PREFIX: Final = b".old-"
+_LEFT_OVER: Final = re.compile(rb"\.new-[0-9a-f]{16}|\.old-[0-9a-f]{16}-.*", re.DOTALL)
 _NAME_BYTES: Final = 60
 
 # multiPackIndex off: libgit2 would trust an index over packs that we merge and unlink.
@@ -44,9 +46,10 @@ def create_folder(checkpoint_dir: bytes, name: bytes, metadata: Metadata) -> byt
 
     Raises DomainError where the disk refuses.
     """
-    temp = os.path.join(checkpoint_dir, NEW_PREFIX + os.urandom(8).hex().encode())
+    temp = os.path.join(checkpoint_dir, _NEW_PREFIX + os.urandom(8).hex().encode())
     folder = os.path.join(checkpoint_dir, name)
     try:
+        os.mkdir(temp, 0o700)
         for part in (b"objects/info", b"objects/pack", b"refs/checkpoints", b"refs/ckpt-info", b"refs/tags", b"ckpt"):
             os.makedirs(os.path.join(temp, part), 0o700)
         for file, text in ((b"config", _CONFIG), (b"HEAD", b"ref: refs/heads/unborn\n")):
@@ -78,6 +81,17 @@ def delete_folder(folder: bytes) -> None:
         shutil.rmtree(temp)
     except OSError as error:
         raise from_os_error(error, "delete the store", folder) from error
+
+
+def sweep_folders(checkpoint_dir: bytes) -> None:
+    """Remove stores that a killed process left half-made or half-deleted; what cannot be removed stays."""
+    try:
+        names = os.listdir(checkpoint_dir)
+    except OSError:
+        return
+    for name in names:
+        if _LEFT_OVER.fullmatch(name):
+            shutil.rmtree(os.path.join(checkpoint_dir, name), ignore_errors=True)
 
 
 def folder_bytes(folder: bytes) -> int:

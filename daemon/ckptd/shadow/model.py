@@ -1,5 +1,6 @@
 """The tree model: what the last scan saw, a node a directory, and the object ids that follow from it."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -12,7 +13,8 @@ from ckptd.shadow.view import DirectoryView, Key
 
 __all__ = ["DirNode", "dump_model", "iter_nodes", "load_model", "without_lost"]
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_CHECK_BYTES: Final = 20
 
 
 class DirNode:
@@ -106,13 +108,18 @@ def dump_model(root: DirNode, fingerprint: bytes) -> bytes:
         records.append(
             _Record(name, len(node.children), node.perm, node.tree, node.modes, sorted(node.ignored), node.entries)
         )
-    return msgspec.msgpack.encode(_File(_FORMAT, fingerprint, records))
+    body = msgspec.msgpack.encode(_File(_FORMAT, fingerprint, records))
+    # A tree made from a flipped bit would be wrong for ever: nothing else would notice it.
+    return hashlib.sha1(body, usedforsecurity=False).digest() + body
 
 
 def load_model(data: bytes) -> tuple[DirNode, bytes] | None:
     """Read the file form; None for one of another format or a damaged one, since a scan makes it anew."""
+    body = memoryview(data)[_CHECK_BYTES:]
+    if hashlib.sha1(body, usedforsecurity=False).digest() != data[:_CHECK_BYTES]:
+        return None
     try:
-        file = msgspec.msgpack.decode(data, type=_File)
+        file = msgspec.msgpack.decode(body, type=_File)
     except msgspec.MsgspecError:
         return None
     if file.format != _FORMAT:

@@ -6,6 +6,7 @@ passed over for another, and is counted as missing from then on, so that the nex
 
 import hashlib
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from typing import Final
@@ -21,20 +22,24 @@ __all__ = ["ObjectStore"]
 
 _KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
 _MAX_OPEN_PACKS: Final = 32
+_SETTLED_NS: Final = 2_000_000_000
 
 
 class ObjectStore:
-    """The objects of one bare repository. Used by one thread at a time."""
+    """The objects of one bare repository. Used by one thread at a time.
 
-    def __init__(self, git_dir: bytes) -> None:
+    ``suspects`` are the objects that turned out missing or bad. Stores of one repository share the set, so that what
+    a reader stumbles over is written again by the next save.
+    """
+
+    def __init__(self, git_dir: bytes, suspects: set[bytes] | None = None) -> None:
         self._git_dir = git_dir
         self.pack_dir: Final = os.path.join(git_dir, b"objects", b"pack")
         self._indexes: dict[bytes, PackIndex] = {}
         self._files: dict[bytes, int] = {}
         self._listed_ns = -1
-        self._repository: pygit2.Repository | None = None
-        self._bad: set[bytes] = set()
-        self.damaged_indexes: list[bytes] = []
+        self._odb: pygit2.Odb | None = None
+        self.suspects: Final[set[bytes]] = set() if suspects is None else suspects
 
     def writer(self) -> PackWriter:
         """Begin a pack for new objects."""
@@ -42,15 +47,21 @@ class ObjectStore:
         return PackWriter(self.pack_dir, self.__contains__)
 
     def refresh(self) -> None:
-        """Look again which packs there are, if the directory has changed."""
+        """Look again which packs there are, if the directory may have changed."""
         try:
+            now_ns = time.time_ns()
             changed_ns = os.stat(self.pack_dir).st_mtime_ns
             if changed_ns == self._listed_ns:
                 return
-            names = {name for name in os.listdir(self.pack_dir) if name.endswith(b".idx") and name[:5] == b"pack-"}
+            found = set(os.listdir(self.pack_dir))
         except OSError as error:
             raise from_os_error(error, "list the packs in", self.pack_dir) from error
-        self._listed_ns = changed_ns
+        # A directory that changed just now can change again within the same tick of its clock.
+        self._listed_ns = changed_ns if changed_ns < now_ns - _SETTLED_NS else -1
+        # An index whose pack is gone would vouch for objects that nobody has.
+        names = {
+            name for name in found if name.endswith(b".idx") and name[:5] == b"pack-" and name[:-4] + b".pack" in found
+        }
         for name in self._indexes.keys() - names:
             self._drop(name)
         for name in sorted(names - self._indexes.keys()):
@@ -62,22 +73,17 @@ class ObjectStore:
         return hashlib.sha1(b"\0".join(sorted(self._indexes)), usedforsecurity=False).digest()
 
     def __contains__(self, oid: bytes) -> bool:
-        if oid in self._bad:
+        if oid in self.suspects:
             return False
         return any(index.find(oid) is not None for index in self._indexes.values()) or self._is_loose(oid)
 
     def distrust(self, oid: bytes) -> None:
         """Count an object as missing until it is written again."""
-        self._bad.add(oid)
+        self.suspects.add(oid)
 
     def trust(self, oids: set[bytes]) -> None:
         """Count objects that have just been written as there."""
-        self._bad -= oids
-
-    @property
-    def distrusted(self) -> frozenset[bytes]:
-        """The objects that turned out missing or bad since the store was opened."""
-        return frozenset(self._bad)
+        self.suspects.difference_update(oids)
 
     def read(self, oid: bytes, kind: bytes) -> bytes:
         """Give the content of an object.
@@ -85,20 +91,15 @@ class ObjectStore:
         Raises DomainError: ``object_missing``, or ``store_damaged`` where its bytes do not hash to its id or it
         is of another kind.
         """
-        self.refresh()
-        found = False
-        for index in list(self._indexes.values()):
-            offset = index.find(oid)
-            if offset is not None:
-                found = True
-                data = self._read_packed(index, offset, oid, kind)
-                if data is not None and hash_object(kind, data) == oid:
-                    return data
-        loose = self._read_elsewhere(oid, kind)
-        if loose is not None:
-            return loose
-        self.distrust(oid)
-        raise _lost(oid, found)
+        data = self._find(oid, kind)
+        if data is None:
+            # Packs come and go beside a reader: what is not in those known may be in one that is new.
+            self.refresh()
+            data = self._find(oid, kind)
+        if data is None:
+            self.distrust(oid)
+            raise _lost(oid, found=any(index.find(oid) is not None for index in self._indexes.values()))
+        return data
 
     def chunks(self, oid: bytes) -> Iterator[bytes]:
         """Give a blob's content; nothing comes before all of it is known to be right."""
@@ -110,7 +111,16 @@ class ObjectStore:
         """Close all files."""
         for name in list(self._indexes):
             self._drop(name)
-        self._repository = None
+        self._odb = None
+
+    def _find(self, oid: bytes, kind: bytes) -> bytes | None:
+        for index in list(self._indexes.values()):
+            offset = index.find(oid)
+            if offset is not None:
+                data = self._read_packed(index, offset, oid, kind)
+                if data is not None and hash_object(kind, data) == oid:
+                    return data
+        return self._read_loose(oid, kind) if self._is_loose(oid) else None
 
     def _load(self, name: bytes) -> None:
         path = os.path.join(self.pack_dir, name)
@@ -118,7 +128,6 @@ class ObjectStore:
             index = PackIndex(path)
         except DomainError:
             # One damaged index hurts the objects in its pack alone; they are missing now.
-            self.damaged_indexes.append(path)
             return
         self._indexes[name] = index
 
@@ -155,15 +164,16 @@ class ObjectStore:
         text = oid.hex().encode()
         return os.path.exists(os.path.join(self._git_dir, b"objects", text[:2], text[2:]))
 
-    def _read_elsewhere(self, oid: bytes, kind: bytes) -> bytes | None:
-        data = self._read_by_libgit2(oid, kind) if self._is_loose(oid) else None
+    def _read_loose(self, oid: bytes, kind: bytes) -> bytes | None:
+        data = self._read_by_libgit2(oid, kind)
         return data if data is not None and hash_object(kind, data) == oid else None
 
     def _read_by_libgit2(self, oid: bytes, kind: bytes) -> bytes | None:
-        if self._repository is None:
-            self._repository = pygit2.Repository(os.fsdecode(self._git_dir))
         try:
-            number, data = self._repository.read(pygit2.Oid(raw=oid))
+            if self._odb is None:
+                # The objects alone: no configuration is read, and nobody asks who owns the directory.
+                self._odb = pygit2.Odb(os.fsdecode(os.path.join(self._git_dir, b"objects")))
+            number, data = self._odb.read(pygit2.Oid(raw=oid))
         except (KeyError, ValueError, OSError, pygit2.GitError):
             return None
         return data if _KINDS.get(int(number)) == kind else None
@@ -199,7 +209,7 @@ def _inflate(fd: int, offset: int, size: int, first: bytes) -> bytes | None:
     return b"".join(pieces) if total == size else None
 
 
-def _lost(oid: bytes, found: bool) -> DomainError:
+def _lost(oid: bytes, *, found: bool) -> DomainError:
     if found:
         return DomainError(
             "store_damaged",

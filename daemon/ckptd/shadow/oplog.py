@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from ckpt_protocol.structs import WirePath
-from ckptd.errors import from_os_error
+from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.durable import fsync_dir
 
 __all__ = ["Intent", "OperationLog", "Outcome", "Verb"]
@@ -22,7 +22,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
     """What an operation is about to do. ``before`` and ``after`` are heads; ``paths`` those that a restore changes.
 
     ``target`` is the checkpoint whose content a restore writes, ``safety`` the one that holds what it overwrites,
-    ``undoes`` the number of the operation that an undo or redo reverses.
+    ``undoes`` the number of the operation that an undo or redo reverses. Of a save: ``tag`` is to point to it, and
+    ``files`` counts what is in it.
     """
 
     n: int
@@ -39,6 +40,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
     safety: str | None = None
     undoes: int | None = None
     paths: list[WirePath] = []
+    tag: str | None = None
+    files: int = 0
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_defaults=True):
@@ -74,16 +77,23 @@ class OperationLog:
     @property
     def next_number(self) -> int:
         """The number of the next operation."""
-        return max(self.intents, default=0) + 1
+        # Outcomes count too: of a damaged line's operation the outcome may be all that is left.
+        return max((*self.intents, *self.outcomes), default=0) + 1
 
     @property
     def next_seq(self) -> int:
         """A sequence number above every one that an intent has ever planned."""
         return max((intent.next_seq for intent in self.intents.values()), default=1)
 
-    def answered(self, token: str) -> Outcome | None:
-        """Give the outcome that was recorded for a request's token."""
+    def answered(self, token: str, *verbs: Verb) -> Outcome | None:
+        """Give the outcome that was recorded for a request's token.
+
+        Raises DomainError ``bad_option`` where it was the token of another kind of operation than ``verbs`` (none
+        given: any).
+        """
         number = self._by_token.get(token)
+        if number is not None and verbs and self.intents[number].verb not in verbs:
+            raise DomainError("bad_option", "this request's token was used for another operation")
         outcome = self.outcomes.get(number) if number is not None else None
         return outcome if outcome is not None and outcome.done else None
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from ckptd.errors import from_os_error
@@ -31,7 +31,10 @@ class ObjectSink:
         raise NotImplementedError
 
     def add_stream(self, size: int, chunks: Iterable[bytes]) -> bytes | None:
-        """Take a blob of ``size`` bytes piece by piece; None, and nothing taken, where the pieces are not that many."""
+        """Take a blob of ``size`` bytes piece by piece; None, and nothing taken, where the pieces are not that many.
+
+        An OSError that the pieces raise goes through, and nothing is taken: it is the file's fault, not the sink's.
+        """
         raise NotImplementedError
 
 
@@ -52,6 +55,20 @@ class HashOnly(ObjectSink):
         return digest.digest() if read == size else None
 
 
+class _SourceError(Exception):
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+def _marked(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Tell the errors of a file that is read from those of the pack that is written."""
+    try:
+        yield from chunks
+    except OSError as error:
+        raise _SourceError(error) from error
+
+
 class _Written(NamedTuple):
     oid: bytes
     crc: int
@@ -68,7 +85,9 @@ class PackWriter(ObjectSink):
         self._dir = pack_dir
         self._exists = exists
         self._file: BinaryIO | None = None
-        self._path = os.path.join(pack_dir, TEMP_PREFIX + os.urandom(8).hex().encode() + b".pack")
+        temp = os.path.join(pack_dir, TEMP_PREFIX + os.urandom(8).hex().encode())
+        self._path = temp + b".pack"
+        self._index_temp = temp + b".idx"
         self._offset = 12
         self._written: list[_Written] = []
         self._known: set[bytes] = set()
@@ -102,7 +121,7 @@ class PackWriter(ObjectSink):
         length, read = len(header), 0
         try:
             file.write(header)
-            for chunk in chunks:
+            for chunk in _marked(chunks):
                 digest.update(chunk)
                 read += len(chunk)
                 packed = packer.compress(chunk)
@@ -113,9 +132,11 @@ class PackWriter(ObjectSink):
             length += file.write(packed)
             oid = digest.digest()
             if read != size or oid in self._known or self._exists(oid):
-                file.seek(start)
-                file.truncate()
+                self._cut(file, start)
                 return oid if read == size else None
+        except _SourceError as error:
+            self._cut(file, start)
+            raise error.cause from None
         except OSError as error:
             raise from_os_error(error, "write a pack to", self._dir) from error
         self._note(oid, crc, length)
@@ -133,11 +154,12 @@ class PackWriter(ObjectSink):
             raise from_os_error(error, "write a pack to", self._dir) from error
 
     def abort(self) -> None:
-        """Forget everything that was added."""
+        """Forget everything that was added. Raises nothing: on a full disk it must still free what it can."""
         if self._file is not None:
-            self._file.close()
+            _close_quietly(self._file)
             self._file = None
-            _unlink_quietly(self._path)
+        _unlink_quietly(self._path)
+        _unlink_quietly(self._index_temp)
         self._written.clear()
         self._known.clear()
 
@@ -157,6 +179,11 @@ class PackWriter(ObjectSink):
             raise from_os_error(error, "write a pack to", self._dir) from error
         self._note(oid, zlib.crc32(raw), len(raw))
 
+    @staticmethod
+    def _cut(file: BinaryIO, start: int) -> None:
+        file.seek(start)
+        file.truncate()
+
     def _note(self, oid: bytes, crc: int, length: int) -> None:
         self._written.append(_Written(oid, crc, self._offset))
         self._known.add(oid)
@@ -174,11 +201,10 @@ class PackWriter(ObjectSink):
         file.close()
         self._file = None
         name = b"pack-" + checksum.hex().encode()
-        index_temp = self._path[: -len(b".pack")] + b".idx"
-        _write_durably(index_temp, _format_index(self._written, checksum))
+        _write_durably(self._index_temp, _format_index(self._written, checksum))
         # Readers find a pack by its index, so the index comes last.
         os.rename(self._path, os.path.join(self._dir, name + b".pack"))
-        os.rename(index_temp, os.path.join(self._dir, name + b".idx"))
+        os.rename(self._index_temp, os.path.join(self._dir, name + b".idx"))
         fsync_dir(self._dir)
         return name
 
@@ -241,8 +267,16 @@ def _write_durably(path: bytes, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def _close_quietly(file: BinaryIO) -> None:
+    try:
+        file.close()
+    except OSError:
+        # Closing writes what is still buffered; it is not wanted any more.
+        pass
+
+
 def _unlink_quietly(path: bytes) -> None:
     try:
         os.unlink(path)
-    except FileNotFoundError:
+    except OSError:
         pass

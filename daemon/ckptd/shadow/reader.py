@@ -38,8 +38,8 @@ def _only_dir(delta: Delta) -> bool:
 class StoreReader:
     """Fulfils the core's Reader for one store folder."""
 
-    def __init__(self, folder: bytes) -> None:
-        self._objects = ObjectStore(folder)
+    def __init__(self, folder: bytes, suspects: set[bytes] | None = None) -> None:
+        self._objects = ObjectStore(folder, suspects)
         self._lookup = Lookup(self._objects, Refs(folder))
         self._folder = folder
         self._cat: tuple[bytes, bytes] | None = None
@@ -52,7 +52,7 @@ class StoreReader:
         return wire.HeadResult(id=head)
 
     def list(self, params: wire.ListParams) -> wire.ListResult:
-        """List newest first. A checkpoint whose commit cannot be read is counted and passed over."""
+        """List newest first. A checkpoint that cannot be read, or not be compared, is counted and passed over."""
         by_seq = self._lookup.by_seq()
         tags = self._lookup.tags_by_id()
         paths = [from_wire(path) for path in params.paths]
@@ -65,7 +65,12 @@ class StoreReader:
                 damaged += 1
                 continue
             record = self._lookup.load(by_seq[seq]).record(tags.get(by_seq[seq], []))
-            if self._matches(record, params, paths):
+            try:
+                matches = self._matches(record, params, paths)
+            except DomainError:
+                damaged += 1
+                continue
+            if matches:
                 if len(found) == params.limit:
                     return self._listed(found, True, damaged)
                 found.append(record)

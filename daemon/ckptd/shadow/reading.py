@@ -82,6 +82,8 @@ def _read_once(dir_fd: int, name: bytes, sink: ObjectSink) -> ReadResult:
 
 def _read_open(fd: int, sink: ObjectSink) -> ReadResult:
     before = os.fstat(fd)
+    if stat.S_ISDIR(before.st_mode):
+        return ReadResult(None, b"", problem=UNSTABLE, detail="changed its type while it was read")
     if not stat.S_ISREG(before.st_mode):
         return ReadResult(None, b"", problem=SPECIAL)
     whole = True

@@ -7,9 +7,11 @@ import msgspec
 
 from ckpt_protocol.checkpoint import SaveResult
 from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.durable import TEMP_PREFIX as TEMP_FILE
+from ckptd.shadow.info import Info
 from ckptd.shadow.lookup import Lookup
 from ckptd.shadow.oplog import Intent, OperationLog, Outcome
-from ckptd.shadow.pack import TEMP_PREFIX
+from ckptd.shadow.pack import TEMP_PREFIX as TEMP_PACK
 from ckptd.shadow.reader import to_left_out
 from ckptd.shadow.refs import Refs
 
@@ -30,7 +32,7 @@ def sweep(folder: bytes) -> None:
 def _sweep_tree(top: bytes, *, deep: bool) -> None:
     for path, folders, files in os.walk(top):
         for name in files:
-            if name.startswith(TEMP_PREFIX) or b".tmp-" in name or (deep and name.endswith(b".lock")):
+            if name.startswith((TEMP_PACK, TEMP_FILE)) or name.endswith(b".lock"):
                 os.unlink(os.path.join(path, name))
         if not deep:
             folders.clear()
@@ -40,15 +42,18 @@ def recover(log: OperationLog, lookup: Lookup, refs: Refs) -> None:
     """Close the operations that were cut off before they could touch anything, and the saves that were done.
 
     A save is done when its ref is. A restore whose safety checkpoint has no ref had not begun to write; one that
-    has stays open: its paths may be half written, and undoing it brings back all of them.
+    has stays open: its paths may be half written, and undoing it brings back all of them. One without a safety
+    checkpoint had nothing to write.
     """
     ids = set(lookup.by_seq().values())
     for intent in list(log.intents.values()):
         if intent.n in log.outcomes:
             continue
         if intent.verb == "save":
+            if intent.id in ids and intent.tag is not None and intent.tag not in refs.tags():
+                refs.write_tag(intent.tag, intent.id.encode())
             log.write(_saved(intent, lookup) if intent.id in ids else Outcome(n=intent.n, done=False))
-        elif intent.safety is not None and intent.safety not in ids:
+        elif intent.safety not in ids:
             log.write(Outcome(n=intent.n, done=False))
 
 
@@ -60,19 +65,22 @@ def interrupted(log: OperationLog) -> Intent | None:
 
 def _saved(intent: Intent, lookup: Lookup) -> Outcome:
     """Make the answer of a save anew from what it stored."""
+    notes = ["the daemon was stopped before it could answer; the checkpoint was made"]
+    info: Info | None = None
+    complete = False
     try:
         loaded = lookup.open(intent.id or "")
-    except DomainError:
-        return Outcome(n=intent.n)
-    info = loaded.info
+        info, complete = loaded.info, loaded.checkpoint.facts.complete
+    except DomainError as error:
+        notes.append(error.message)
     result = SaveResult(
-        id=loaded.checkpoint.id,
-        seq=loaded.checkpoint.facts.seq,
+        id=intent.id or "",
+        seq=intent.next_seq - 1,
         created=True,
-        complete=loaded.checkpoint.facts.complete,
+        complete=complete,
         skipped=to_left_out(info.skipped if info is not None else []),
         excluded=to_left_out(info.excluded if info is not None else []),
-        files=0,
-        notes=["the daemon was stopped before it could answer; the checkpoint was made"],
+        files=intent.files,
+        notes=notes,
     )
     return Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result)))

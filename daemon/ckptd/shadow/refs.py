@@ -52,6 +52,18 @@ class Refs:
             self._write(INFOS + seq_name(seq), info)
         self._write(CHECKPOINTS + seq_name(seq), commit)
 
+    def withdraw_checkpoint(self, seq: int) -> None:
+        """Take back a checkpoint that was just written; raises DomainError where the disk refuses."""
+        for prefix in (CHECKPOINTS, INFOS):
+            path = os.path.join(self._git_dir, prefix + seq_name(seq))
+            try:
+                os.unlink(path)
+                fsync_dir(os.path.dirname(path))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise from_os_error(error, "delete the ref", path) from error
+
     def write_tag(self, name: str, commit: bytes) -> None:
         """Point a tag to a commit."""
         self._write(TAGS + name.encode("utf-8"), commit)
@@ -86,7 +98,7 @@ class Refs:
         names: list[bytes] = []
         for folder, _, files in os.walk(top):
             inside = os.path.relpath(folder, top)
-            kept = [name for name in files if not name.endswith(b".lock") and b".tmp-" not in name]
+            kept = [name for name in files if not name.endswith(b".lock") and name[:1] != b"."]
             names += kept if inside == b"." else [os.path.join(inside, name) for name in kept]
         return names
 

@@ -23,7 +23,7 @@ from ckptd.shadow.recovery import recover, sweep
 from ckptd.shadow.refs import Refs
 from ckptd.shadow.rules import outside_rules
 from ckptd.shadow.scan import ScanLimits, Scanner, ScanResult
-from ckptd.shadow.settings import Settings
+from ckptd.shadow.settings import Overrides, Settings
 from ckptd.shadow.view import Key
 
 __all__ = ["Draft", "Repository"]
@@ -57,11 +57,9 @@ class Repository:
         self.lookup: Final = Lookup(self.objects, self.refs)
         self.log: Final = OperationLog(os.path.join(folder, b"ckpt", b"log"))
         self._model_path = os.path.join(folder, b"ckpt", b"model")
-        self._global_excludes = _read_excludes(settings)
-        options = settings.exclude
-        chain = IgnoreChain.root(options=options, global_excludes=self._global_excludes)
-        self.basis_maker: Final = BasisMaker(self.worktree, chain, self.objects)
-        self._limits = ScanLimits(settings.max_file_bytes, settings.one_file_system, _guard(folder))
+        self._guard = _guard(folder)
+        self._outside: tuple[tuple[bytes, ...], bytes | None] = ((), None)
+        self._basis_maker: BasisMaker | None = None
         self.model: DirNode | None = None
         self._fingerprint = b""
         self._written_s = 0.0
@@ -89,14 +87,29 @@ class Repository:
     ) -> ScanResult:
         """Look at the worktree; nothing of the store changes, and the model stays as it is until adopt()."""
         self._check_model()
+        own = self.settings.overrides_of(self.worktree)
+        size = self.settings.max_file_bytes if own.max_file_bytes is None else own.max_file_bytes
         scanner = Scanner(
-            self.worktree, self.basis_maker, self._limits, clock_ns=lambda: int(self.clock() * 1_000_000_000)
+            self.worktree,
+            self._rules(own),
+            ScanLimits(size, self.settings.one_file_system, self._guard),
+            clock_ns=lambda: int(self.clock() * 1_000_000_000),
         )
-        return scanner.scan(self.model, sink, rehash=rehash, cancelled=cancelled, progress=progress)
+        found = scanner.scan(self.model, sink, rehash=rehash, cancelled=cancelled, progress=progress)
+        return found._replace(problems=[*own.notes, *found.problems])
+
+    def _rules(self, own: Overrides) -> BasisMaker:
+        """Give the maker of ignore rules; the same one while the rules from outside the worktree are the same."""
+        outside = (self.settings.exclude if own.exclude is None else own.exclude, _read_excludes(self.settings))
+        if self._basis_maker is None or outside != self._outside:
+            chain = IgnoreChain.root(options=outside[0], global_excludes=outside[1])
+            self._basis_maker = BasisMaker(self.worktree, chain, self.objects)
+            self._outside = outside
+        return self._basis_maker
 
     def info_of(self, scan: ScanResult, modes: bytes | None) -> Info:
         """Gather what has to be told beside a tree that came from a scan."""
-        rules = outside_rules(scan.root, self.settings.exclude, self._global_excludes)
+        rules = outside_rules(scan.root, *self._outside)
         return Info(scan.skipped, scan.excluded, rules, modes)
 
     def draft(

@@ -13,6 +13,8 @@ __all__ = ["Names", "check_tag", "resolve"]
 
 _FULL: Final = re.compile(r"[0-9a-f]{40}")
 _PREFIX: Final = re.compile(r"[0-9a-f]{4,40}")
+_SEQ: Final = re.compile(r"#([0-9]{1,18})")
+_STEPS: Final = re.compile(r"HEAD(?:~([0-9]{0,9}))?")
 _TIME: Final = re.compile(r"@\{(.+)\}")
 _BAD_IN_TAG: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|\.lock(/|$)|\.$|/$|^/|^\.|^-")
 
@@ -41,12 +43,11 @@ def resolve(text: str, names: Names) -> str:
         return names.tags[text]
     if _PREFIX.fullmatch(text):
         return _by_prefix(text, ids)
-    if text[:1] == "#" and text[1:].isdecimal() and int(text[1:]) in names.by_seq:
-        return names.by_seq[int(text[1:])]
-    if text == "HEAD" or re.fullmatch(r"HEAD~\d{0,9}", text):
-        return _before_head(int(text[5:] or 1) if "~" in text else 0, names)
-    match = _TIME.fullmatch(text)
-    if match:
+    if (match := _SEQ.fullmatch(text)) and int(match[1]) in names.by_seq:
+        return names.by_seq[int(match[1])]
+    if match := _STEPS.fullmatch(text):
+        return _before_head(0 if match[1] is None else int(match[1] or 1), names)
+    if match := _TIME.fullmatch(text):
         return _at_time(match[1], names)
     raise _unknown(text)
 

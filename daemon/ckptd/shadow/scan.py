@@ -121,6 +121,9 @@ class Scanner:
         and ``cancelled``.
         """
         walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, rehash, cancelled, progress)
+        # What a scan that was called off had found belongs to no result.
+        self._basis_maker.take_unknown_rules()
+        self._basis_maker.take_problems()
         fd, found = self._open_root()
         walk.root_dev = found.st_dev
         walk.margin_ns = clock_margin_ns(found.st_dev)
@@ -214,6 +217,8 @@ class _Walk:
             with os.scandir(frame.fd) as listing:
                 items = {os.fsencode(item.name): item for item in listing}
         except OSError as error:
+            if not frame.path:
+                raise from_os_error(error, "list the worktree", self._root) from error
             self._skip(frame.path, UNREADABLE, error.strerror)
             return
         frame.basis = self._basis_maker.enter(frame.basis, frame.path, frame.fd, items, frame.old)

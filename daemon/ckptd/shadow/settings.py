@@ -1,14 +1,28 @@
 """What the engine is told by the daemon's configuration."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Settings"]
+__all__ = ["Overrides", "Settings"]
+
+
+class Overrides(NamedTuple):
+    """What a worktree's own files set, None where they say nothing; ``notes`` are sentences for people."""
+
+    exclude: tuple[bytes, ...] | None = None
+    max_file_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _no_overrides(_worktree: bytes) -> Overrides:
+    return Overrides()
 
 
 class Settings(NamedTuple):
     """``home`` is the user's home directory, ``git_excludes_path`` their global excludes file where one counts.
 
-    ``exclude`` holds patterns in the syntax of ignore files, anchored at the worktree.
+    ``exclude`` holds patterns in the syntax of ignore files, anchored at the worktree. ``overrides_of`` is asked at
+    each scan for what a worktree sets for itself.
     """
 
     home: bytes
@@ -17,3 +31,4 @@ class Settings(NamedTuple):
     one_file_system: bool = True
     exclude: tuple[bytes, ...] = ()
     git_excludes_path: bytes | None = None
+    overrides_of: Callable[[bytes], Overrides] = _no_overrides

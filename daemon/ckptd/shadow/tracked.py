@@ -2,14 +2,14 @@
 
 import os
 import re
+import stat
 from typing import Final
 
 import pygit2
 
-from ckptd.errors import DomainError
-from ckptd.shadow.durable import read_if_there
+__all__ = ["NOTHING_TRACKED", "Tracked", "exclude_path", "git_dir_of", "read_regular"]
 
-__all__ = ["NOTHING_TRACKED", "Tracked", "git_dir_of", "read_exclude"]
+_LIMIT_BYTES: Final = 1 << 16
 
 
 def git_dir_of(directory: bytes) -> bytes | None:
@@ -25,17 +25,31 @@ def git_dir_of(directory: bytes) -> bytes | None:
     return os.path.join(directory, match[1]) if match else None
 
 
-def read_exclude(git_dir: bytes) -> bytes | None:
-    """Give the content of ``info/exclude``, which linked worktrees share."""
+def read_regular(path: bytes, limit: int) -> bytes | None:
+    """Read a regular file, at most ``limit`` bytes of it; None where there is none. Raises OSError.
+
+    A worktree is anybody's: a FIFO in the place of a file must not be waited for.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    with open(fd, "rb") as file:
+        return file.read(limit) if stat.S_ISREG(os.fstat(fd).st_mode) else None
+
+
+def exclude_path(git_dir: bytes) -> bytes:
+    """Give the path of a repository's ``info/exclude``, which linked worktrees share."""
     common = _read(os.path.join(git_dir, b"commondir"))
     base = os.path.join(git_dir, common.strip()) if common else git_dir
-    return _read(os.path.join(base, b"info", b"exclude"))
+    return os.path.join(base, b"info", b"exclude")
 
 
 def _read(path: bytes) -> bytes | None:
+    """Read a small regular file; None for anything else."""
     try:
-        return read_if_there(path)
-    except DomainError:
+        return read_regular(path, _LIMIT_BYTES)
+    except OSError:
         return None
 
 
@@ -63,9 +77,8 @@ class Tracked:
         return path in self._load()
 
     def has_below(self, path: bytes) -> bool:
-        """Tell whether the index holds anything below this directory."""
-        self._load()
-        return path in self._folders
+        """Tell whether the index holds anything below this directory, or the directory itself: a submodule."""
+        return path in self._load() or path in self._folders
 
     def _load(self) -> frozenset[bytes]:
         if self._paths is None:
@@ -87,6 +100,8 @@ def _stat_sign(path: bytes | None) -> tuple[int, int, int] | None:
     try:
         found = os.stat(path)
     except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
         return None
     return found.st_size, found.st_mtime_ns, found.st_ino
 

@@ -128,9 +128,9 @@ def _message(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _changes(result: dict[str, Any]) -> Iterator[str]:
-    since = f"since {short(result['base'])}" if result["base"] else "and nothing before it"
+    since = f" since {short(result['base'])}" if result["base"] else " (nothing was before it)"
     yield ""
-    yield f"changed {since}:" if result["changes"] else f"nothing changed {since}"
+    yield f"changes{since}:" if result["changes"] else f"no changes{since}"
     for change in result["changes"]:
         yield f"  {change_line(change)}"
     for what in ("skipped", "excluded"):

@@ -1,0 +1,68 @@
+"""A worktree's own files: what they may set, and what they may not."""
+
+import pytest
+
+from ckptd import config
+
+pytestmark = pytest.mark.core
+
+
+def options(tmp_path, **files):
+    for name, text in files.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    return config.worktree_options(bytes(tmp_path))
+
+
+def test_nothing_is_set_where_there_are_no_files(tmp_path):
+    assert options(tmp_path) == config.WorktreeOptions()
+
+
+def test_fabricatio_toml_goes_before_pyproject_key_by_key(tmp_path):
+    found = options(
+        tmp_path,
+        fabricatio='[ext.checkpoint]\nexclude = ["big/"]\n',
+        pyproject='[tool.fabricatio.ext.checkpoint]\nexclude = ["other"]\nmax_file_bytes = 5\n',
+    )
+    assert found == config.WorktreeOptions(exclude=("big/",), max_file_bytes=5)
+
+
+@pytest.mark.parametrize("key", ["keep_last = 1", "max_store_bytes = 1", 'checkpoint_dir = "/tmp"', "cache_size = 1"])
+def test_a_key_that_could_cost_history_is_named_and_not_taken(tmp_path, key):
+    found = options(tmp_path, fabricatio=f"[ext.checkpoint]\n{key}\n")
+    assert found.exclude is None
+    assert found.max_file_bytes is None
+    assert len(found.complaints) == 1
+    assert key.split(" ")[0] in found.complaints[0]
+
+
+def test_autosave_is_no_complaint(tmp_path):
+    assert options(tmp_path, fabricatio="[ext.checkpoint]\nautosave = true\n").complaints == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[ext.checkpoint]\nexclude = 3\n",
+        "[ext.checkpoint]\nmax_file_bytes = -1\n",
+        "[ext.checkpoint\n",
+        "ext = 1\n#checkpoint",
+    ],
+)
+def test_a_wrong_value_or_file_is_a_complaint_and_never_a_failure(tmp_path, text):
+    found = options(tmp_path, fabricatio=text)
+    assert found.exclude is None
+    assert len(found.complaints) == 1
+
+
+def test_engine_options_come_from_the_environment(tmp_path):
+    environ = {
+        "HOME": str(tmp_path),
+        "FABRICATIO_EXT__CHECKPOINT__EXCLUDE": "*.bin, /cache",
+        "FABRICATIO_EXT__CHECKPOINT__MAX_FILE_BYTES": "1000",
+        "FABRICATIO_EXT__CHECKPOINT__USE_GIT_EXCLUDES": "false",
+        "FABRICATIO_EXT__CHECKPOINT__ONE_FILE_SYSTEM": "maybe",
+    }
+    found = config.load(environ)
+    assert (found.exclude, found.max_file_bytes, found.use_git_excludes) == (("*.bin", "/cache"), 1000, False)
+    assert found.one_file_system is True
+    assert len(found.complaints) == 1
