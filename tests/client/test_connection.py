@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from ckpt_protocol.methods import METHODS
 from ckpt_protocol.version import BUILD
 from fabricatio_checkpoint.connection import READS, Connection
 from fabricatio_checkpoint.errors import ConnectionLost, InputError, InternalError, StateError, TransportError
+from fabricatio_checkpoint.link import BrokenLinkError, Link
 from support.fake_daemon import HANG_UP, HELLO, FakeDaemon, Notices, Raw, Refusal, stub_environment
 from support.poll import until
 
@@ -98,6 +100,13 @@ def test_a_reply_may_come_before_that_of_the_hello(daemon, connection):
     assert connection.peer["build"] == "b"
 
 
+def test_replies_to_something_else_are_passed_over(daemon, connection):
+    connection.call("worktree.list", {})
+    other = b'{"jsonrpc":"2.0","id":99,"result":{"a":1}}\n{"jsonrpc":"2.0","id":"x","result":{}}\n'
+    daemon.answers["worktree.list"] = Raw(other + b'{"jsonrpc":"2.0","id":2,"result":{"a":2}}\n')
+    assert connection.call("worktree.list", {}) == {"a": 2}
+
+
 @pytest.mark.parametrize(
     "hello",
     [
@@ -124,6 +133,41 @@ def test_a_restarted_daemon_is_found_again_also_for_writes_without_a_token(daemo
     daemon.restart()
     daemon.answers["odd.write"] = {"done": True}
     assert connection.call("odd.write", {}) == {"done": True}
+
+
+def test_a_stale_socket_does_not_use_up_the_second_try(daemon, connection):
+    connection.call("worktree.list", {})
+    daemon.restart()
+    daemon.answers["worktree.list"] = Answers(HANG_UP, {"again": True})
+    assert connection.call("worktree.list", {}) == {"again": True}
+
+
+def test_after_a_loss_the_other_idle_sockets_are_not_trusted(daemon, connection):
+    release = threading.Event()
+    daemon.answers["checkpoint.save"] = lambda _params: release.wait(20) and {}
+    slow = threading.Thread(target=connection.call, args=("checkpoint.save", {"token": TOKEN}))
+    slow.start()
+    until(lambda: daemon.params("checkpoint.save"))
+    connection.call("worktree.list", {})
+    release.set()
+    _join([slow])
+    daemon.answers["worktree.list"] = Answers(HANG_UP, {"again": True})
+    assert connection.call("worktree.list", {}) == {"again": True}
+    assert daemon.asked[-1][0] == 3
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b'{"jsonrpc":"2.0","id":null,"error":{"message":"no","data":{"kind":"stopping"}}}\n']
+)
+def test_a_request_that_could_not_be_sent_is_known_as_such_and_the_reason_is_heard(said):
+    ours, theirs = socket.socketpair()
+    theirs.sendall(said)
+    theirs.close()
+    link = Link(ours, "/x", {})
+    with pytest.raises((BrokenLinkError, TransportError)) as caught:
+        link.request("checkpoint.save", {})
+    link.close()
+    assert caught.value.kind == "stopping" if said else caught.value.sent is False
 
 
 @pytest.mark.parametrize(("method", "params"), [("worktree.list", {}), ("checkpoint.save", {"token": TOKEN})])
@@ -260,9 +304,17 @@ def test_a_client_goes_to_the_owner_of_the_data_once(daemon, short_dir):
             with pytest.raises(TransportError) as caught:
                 connection.call("worktree.list", {})
             assert caught.value.kind == "owned_elsewhere"
+
+
+def test_an_owner_that_has_gone_is_not_started_and_the_way_home_is_found(daemon, short_dir):
+    with FakeDaemon(str(short_dir / "o.sock"), worktree__list={"owner": True}) as owner:
+        daemon.answers["worktree.list"] = Refusal("owned_elsewhere", "owned", hint=owner.path)
+        with Connection(daemon.path, client="test", environ=stub_environment(short_dir)) as connection:
+            assert connection.call("worktree.list", {}) == {"owner": True}
             owner.kill()
             daemon.answers["worktree.list"] = {"mine": True}
             assert connection.call("worktree.list", {}) == {"mine": True}
+    assert not (short_dir / "state").exists()
 
 
 def test_an_owner_without_an_address_is_an_error(daemon, connection):

@@ -301,7 +301,10 @@ class Manager:
 
     def _desk(self, checkpoint_dir: bytes) -> Desk:
         self._refuse_when_draining()
-        return self._desks.setdefault(checkpoint_dir, Desk(checkpoint_dir, self._claim_lock))
+        desk = self._desks.get(checkpoint_dir)
+        if desk is None:
+            desk = self._desks[checkpoint_dir] = Desk(checkpoint_dir, self._claim_lock)
+        return desk
 
     def _refuse_when_draining(self) -> None:
         if self._draining.is_set():

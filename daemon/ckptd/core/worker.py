@@ -71,6 +71,7 @@ def _perform(loop: asyncio.AbstractEventLoop, future: asyncio.Future[R], job: Ca
     try:
         result = job()
     except BaseException as error:
+        # Handed on, not swallowed: whatever ended the job, somebody waits for it, and the thread has other jobs.
         _tell(loop, partial(_fail, future, _bearable(error)))
     else:
         _tell(loop, partial(_settle, future, result))

@@ -17,7 +17,7 @@ from ckptd.shadow.message import Facts
 from ckptd.shadow.metadata import Metadata
 from ckptd.shadow.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.objects import ObjectStore
-from ckptd.shadow.oplog import OperationLog
+from ckptd.shadow.oplog import OperationLog, Outcome
 from ckptd.shadow.pack import ObjectSink, PackWriter
 from ckptd.shadow.recovery import recover, sweep
 from ckptd.shadow.refs import Refs
@@ -159,6 +159,17 @@ class Repository:
         info = draft.info.hex().encode() if draft.info is not None else None
         self.refs.write_checkpoint(draft.seq, draft.id.encode(), info)
 
+    def withdraw(self, draft: Draft, number: int) -> None:
+        """Undo what publish() did of a draft and give up its operation, as far as the disk lets us.
+
+        What it does not let us do now, opening the store does.
+        """
+        try:
+            self.refs.withdraw_checkpoint(draft.seq)
+            self.log.write(Outcome(n=number, done=False), durable=False)
+        except DomainError:
+            return
+
     def set_head(self, checkpoint_id: str | None) -> None:
         """Point HEAD to what the log says is head."""
         self.refs.write_head(checkpoint_id.encode() if checkpoint_id is not None else None)
@@ -204,18 +215,23 @@ class Repository:
     def _check_model(self) -> None:
         """Drop from the model what rests on objects that are gone: packs removed by hand, objects found bad."""
         fingerprint = self.objects.fingerprint()
-        if self.model is not None and (fingerprint != self._fingerprint or self.objects.distrusted):
+        if self.model is not None and (fingerprint != self._fingerprint or self.objects.suspects):
             self.model = without_lost(self.model, self.objects.__contains__)
         self._fingerprint = fingerprint
 
     def _settle_head(self) -> None:
-        """Set HEAD from the log; where that says nothing usable, to the newest manual or automatic checkpoint."""
+        """Set HEAD from the log; where that says nothing usable, to the newest manual or automatic checkpoint.
+
+        A HEAD that is a checkpoint later than all that the log knows of is right: the log has lost its end.
+        """
         by_seq = self.lookup.by_seq()
-        ids = set(by_seq.values())
-        wanted = self.history.head
-        if wanted not in ids:
-            wanted = self.lookup.head() if self.lookup.head() in ids else self._newest(by_seq)
-        if wanted != self.lookup.head():
+        seqs = {one: seq for seq, one in by_seq.items()}
+        here, wanted = self.lookup.head(), self.history.head
+        if here in seqs and (wanted not in seqs or seqs[here] >= self.log.next_seq):
+            wanted = here
+        elif wanted not in seqs:
+            wanted = self._newest(by_seq)
+        if wanted != here:
             self.set_head(wanted)
 
     def _newest(self, by_seq: dict[int, str]) -> str | None:

@@ -10,11 +10,11 @@ from ckptd.errors import DomainError
 from ckptd.shadow.asker import Asker
 from ckptd.shadow.blob import EMPTY_TREE
 from ckptd.shadow.checkpoint import load_info
-from ckptd.shadow.info import write_info_tree
+from ckptd.shadow.info import Info, write_info_tree
 from ckptd.shadow.message import check_text
 from ckptd.shadow.model import DirNode
 from ckptd.shadow.oplog import Intent, Outcome
-from ckptd.shadow.pack import HashOnly, PackWriter
+from ckptd.shadow.pack import PackWriter
 from ckptd.shadow.reader import to_left_out
 from ckptd.shadow.repository import Repository
 from ckptd.shadow.resolve import check_tag
@@ -39,11 +39,11 @@ class Saver:
         """
         text = check_text(params.message)
         _check_meta(params.meta)
-        if params.tag is not None:
-            self._check_tag(params.tag)
-        answered = self._repo.log.answered(params.token)
+        answered = self._repo.log.answered(params.token, "save")
         if answered is not None:
             return msgspec.json.decode(answered.result, type=SaveResult)
+        if params.tag is not None:
+            self._check_tag(params.tag, self._repo.head)
         pack = self._repo.objects.writer()
         try:
             return self._scan_and_save(params, text, pack, asker)
@@ -54,14 +54,19 @@ class Saver:
         scan = self._repo.scan(
             pack, rehash=params.rehash, cancelled=asker.is_cancelled, progress=asker.progress_of("scan")
         )
-        self._refuse_sudden_emptiness(scan, force=params.force)
-        info_tree = write_info_tree(pack, self._repo.info_of(scan, scan.root.modes))
-        notes = [*scan.problems, *self._dropped_by_rules(scan.root)]
+        dropped = self._dropped_by_rules(scan.root)
+        self._refuse_sudden_emptiness(scan, force=params.force or bool(dropped))
+        info = self._repo.info_of(scan, scan.root.modes)
+        info_tree = write_info_tree(pack, info)
+        notes = [*scan.problems, *dropped]
         head = self._repo.head
-        if head is not None and not params.meta and self._is_unchanged(head, params.kind, scan.root.tree, info_tree):
+        if head is not None and not params.meta and self._is_unchanged(head, params.kind, scan.root.tree, info):
             self._repo.seal(pack)
             self._repo.adopt(scan.root)
             return self._unchanged(head, params, text, scan, notes)
+        if params.tag is not None:
+            # A tag that head has already is one that this very request may have set; on a new checkpoint it is not.
+            self._check_tag(params.tag, None)
         return self._create(params, text, pack, info_tree, scan, notes, asker)
 
     def _create(
@@ -96,14 +101,20 @@ class Saver:
             before=repo.head,
             after=draft.id,
             id=draft.id,
+            tag=params.tag,
+            files=scan.root.files_below,
         )
         repo.log.write(intent)
-        repo.publish(draft)
-        if params.tag is not None:
-            repo.refs.write_tag(params.tag, draft.id.encode())
         result = _result(draft.id, draft.seq, True, scan, notes)
-        # The ref is durable; an outcome that a crash loses is found out again from it.
-        repo.log.write(Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result))), durable=False)
+        try:
+            repo.publish(draft)
+            if params.tag is not None:
+                repo.refs.write_tag(params.tag, draft.id.encode())
+            # The ref is durable; an outcome that a crash loses is found out again from it.
+            repo.log.write(Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result))), durable=False)
+        except DomainError:
+            repo.withdraw(draft, intent.n)
+            raise
         repo.set_head(draft.id)
         repo.adopt(scan.root)
         return result
@@ -117,23 +128,23 @@ class Saver:
             notes = [*notes, f"nothing has changed since {head[:12]}, so the message was not used"]
         return _result(head, self._repo.lookup.load(head).facts.seq, False, scan, notes)
 
-    def _is_unchanged(self, head: str, kind: str, tree: bytes, info_tree: bytes | None) -> bool:
+    def _is_unchanged(self, head: str, kind: str, tree: bytes, info: Info) -> bool:
         if not self._repo.lookup.is_readable(head):
             return False
         checkpoint = self._repo.lookup.load(head)
         if checkpoint.tree != tree or (kind == "manual" and checkpoint.facts.kind != "manual"):
             return False
-        return self._info_tree_again(head) == info_tree
+        before = load_info(self._repo.objects, checkpoint)
+        return before is not None and _without_details(before) == _without_details(info)
 
-    def _info_tree_again(self, head: str) -> bytes | None:
-        """Give the id of head's info tree; hashing what it says is the same as reading the id."""
-        info = load_info(self._repo.objects, self._repo.lookup.load(head))
-        return b"" if info is None else write_info_tree(HashOnly(), info)
-
-    def _check_tag(self, name: str) -> None:
+    def _check_tag(self, name: str, allowed: str | None) -> None:
+        """Refuse a name that is no tag's, is taken (but by ``allowed``), or is a folder of other tags' names."""
         check_tag(name)
-        if name in self._repo.refs.tags():
-            raise DomainError("tag_exists", f"there is a tag {name} already", hint="choose another name")
+        for other, oid in self._repo.refs.tags().items():
+            if other == name and oid.decode("ascii") == allowed:
+                continue
+            if other == name or other.startswith(name + "/") or name.startswith(other + "/"):
+                raise DomainError("tag_exists", f"there is a tag {other} already", hint="choose another name")
 
     def _refuse_sudden_emptiness(self, scan: ScanResult, *, force: bool) -> None:
         """A worktree that had files and has none was more likely unmounted or wrecked than finished."""
@@ -151,7 +162,7 @@ class Saver:
     def _dropped_by_rules(self, root: DirNode) -> list[str]:
         """Say it if rules now leave out most of what the last scan saw."""
         old = self._repo.model
-        if old is None or root.files_below * 2 >= old.files_below:
+        if old is None or old is root:
             return []
         dropped = 0
         for path, count in _newly_ignored(old, root):
@@ -160,6 +171,14 @@ class Saver:
         if dropped * 2 <= old.files_below:
             return []
         return [f"ignore rules now leave out {dropped} of {old.files_below} files, such as {to_text(last)}"]
+
+
+def _without_details(info: Info) -> Info:
+    """Leave out what is there for people alone, such as the size of a log that grows and is too large anyway."""
+    return info._replace(
+        skipped=[item._replace(detail=None) for item in info.skipped],
+        excluded=[item._replace(detail=None) for item in info.excluded],
+    )
 
 
 def _newly_ignored(old: DirNode, new: DirNode) -> list[tuple[bytes, int]]:
