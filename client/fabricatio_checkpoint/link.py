@@ -104,7 +104,7 @@ class Link:
             found = document.get("id")
             if found is None:
                 raise from_reply(_error(document), None)
-            if found not in waiting:
+            if not isinstance(found, int) or found not in waiting:
                 continue
             waiting.discard(found)
             replies[found] = document

@@ -18,6 +18,7 @@ MAX_IN_FLIGHT: Final = 256
 """Requests of one connection that may be under way at once."""
 
 _READ_BYTES: Final = 65536
+_HELLO: Final = b'"daemon.hello"'
 
 
 class Handling(Protocol):
@@ -91,7 +92,11 @@ class Connection:
         if self.in_flight == 0:
             self._quiet = anyio.Event()
         self.in_flight += 1
-        tasks.start_soon(self._answer, frame)
+        if _HELLO in frame:
+            # What was sent along with a hello must not begin before it is known whether the two can work together.
+            await self._answer(frame)
+        else:
+            tasks.start_soon(self._answer, frame)
 
     async def _answer(self, frame: bytes) -> None:
         try:

@@ -134,6 +134,8 @@ class _Method(_Callable):
         error_id: str | None = None
         outcome = "ok"
         try:
+            if invocation.peer.refused is not None and not self._name.startswith("daemon."):
+                raise invocation.peer.refused
             params = self._decode(invocation.call.params)
             worktree = _check_paths(params)
             answer = Done(_result(await self._handler(self._daemon, invocation.peer, params)))

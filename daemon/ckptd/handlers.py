@@ -21,13 +21,17 @@ __all__ = ["HANDLERS", "Daemon", "Handler", "Peer"]
 
 
 class Peer:
-    """Who is at the other end of a connection, as its hello said; a connection without one is unknown."""
+    """Who is at the other end of a connection, as its hello said; a connection without one is unknown.
 
-    __slots__ = ("client", "session")
+    ``refused`` is why its hello was refused: then it gets nothing but the methods about the daemon itself.
+    """
+
+    __slots__ = ("client", "refused", "session")
 
     def __init__(self, client: str = "unknown", session: str | None = None) -> None:
         self.client = client
         self.session = session
+        self.refused: DomainError | None = None
 
     def caller(self) -> Caller:
         """Make the record of one request of this peer."""
@@ -52,7 +56,8 @@ class _InDirectory(Protocol):
 
 
 def _directory(params: _InDirectory) -> bytes:
-    return from_wire(params.checkpoint_dir)
+    # Two spellings of one directory must not become two owners of the same stores.
+    return os.path.realpath(from_wire(params.checkpoint_dir))
 
 
 # Params are a Struct of the method's own: the table below is where each meets its function.
@@ -62,11 +67,13 @@ Handler = Callable[[Daemon, Peer, Any], Awaitable[Result]]
 async def hello(_daemon: Daemon, peer: Peer, params: daemon.HelloParams) -> daemon.HelloResult:
     """Get to know the peer; raises DomainError ``protocol_mismatch``."""
     if params.protocol != PROTOCOL_VERSION:
-        raise DomainError(
+        peer.refused = DomainError(
             "protocol_mismatch",
             f"the client speaks protocol {params.protocol}, the daemon (build {BUILD}) protocol {PROTOCOL_VERSION}",
             hint="update the older one; daemon.status and daemon.stop work across versions",
         )
+        raise peer.refused
+    peer.refused = None
     peer.client, peer.session = params.client, params.session
     return daemon.HelloResult(protocol=PROTOCOL_VERSION, build=BUILD, pid=os.getpid(), capabilities=sorted(HANDLERS))
 

@@ -361,3 +361,45 @@ def test_a_directory_that_others_can_enter_is_refused(short_dir) -> None:
     os.chmod(short_dir / "open", 0o755)
     with pytest.raises(OSError, match="0700"):
         Address(str(short_dir / "open" / "d.sock"))
+
+
+async def test_what_is_sent_along_with_a_refused_hello_is_not_done(short_dir) -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "method": "daemon.hello",
+        "id": 1,
+        "params": {"protocol": 99, "build": "9", "client": "x"},
+    }
+    save = {"jsonrpc": "2.0", "method": "checkpoint.save", "id": 2, "params": SAVE}
+    status = {"jsonrpc": "2.0", "method": "daemon.status", "id": 3, "params": {}}
+    async with serving(short_dir) as served, Client.of(served.path) as client:
+        await client.raw(b"".join(json.dumps(call).encode() + b"\n" for call in (hello, save, status)))
+        answers = {answer["id"]: answer for answer in [await client.line() for _ in range(3)]}
+        assert kind_of(answers[1]) == "protocol_mismatch"
+        assert kind_of(answers[2]) == "protocol_mismatch"
+        assert "result" in answers[3]
+        assert served.manager.asked == []
+
+
+async def test_a_hello_is_finished_before_what_follows_it(short_dir) -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "method": "daemon.hello",
+        "id": 1,
+        "params": {"protocol": 1, "build": "1", "client": "me"},
+    }
+    save = {"jsonrpc": "2.0", "method": "checkpoint.save", "id": 2, "params": SAVE}
+    async with serving(short_dir) as served, Client.of(served.path) as client:
+        await client.raw(json.dumps(hello).encode() + b"\n" + json.dumps(save).encode() + b"\n")
+        assert [(await client.line())["id"] for _ in range(2)] == [1, 2]
+        assert [caller and caller.client for caller in served.manager.callers] in (["me"], [])
+
+
+async def test_two_spellings_of_a_checkpoint_directory_are_one(short_dir) -> None:
+    real = short_dir / "real"
+    real.mkdir()
+    (short_dir / "link").symlink_to(real)
+    async with serving(short_dir) as served, Client.of(served.path) as client:
+        for name in ("real", "link"):
+            await client.call("checkpoint.save", {**SAVE, "checkpoint_dir": str(short_dir / name)})
+        assert {directory for _, directory, _ in served.manager.asked} == {bytes(real.resolve())}

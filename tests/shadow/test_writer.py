@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ckptd.shadow.batch import Batch, Tools
 from ckptd.shadow.exchange import Renamer
+from ckptd.shadow.look import Refused
 from ckptd.shadow.step import State, Step
 from ckptd.shadow.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
 from ckptd.shadow.writer import BATCH_STEPS
@@ -412,6 +414,25 @@ def test_without_exchange_the_answer_is_weak(tmp_path: Path):
     assert sorted(os.listdir(tmp_path)) == ["f", "g"]
 
 
+def test_what_was_just_written_is_not_deleted_under_another_name(tmp_path: Path):
+    """As on a file system that folds names: ``A`` is to go, but stands for the new ``a``. A second link acts as one."""
+    fd = os.open(tmp_path, os.O_RDONLY)
+    tools = Tools(Contents(b"new"), 0o022, Renamer(), lambda _name, _path: None)
+    batch = Batch(tools, fd, os.fstat(fd).st_dev, b"")
+    try:
+        batch.write(b"a", None, file(b"new"))
+        os.link(tmp_path / "a", tmp_path / "A")
+        with pytest.raises(Refused) as caught:
+            batch.delete(b"A", file(b"new"))
+        assert caught.value.reason == "case_fold"
+        batch.make_directory(b"d", None)
+        with pytest.raises(Refused, match="case_fold"):
+            batch.remove_directory(b"d")
+    finally:
+        os.close(fd)
+    assert sorted(os.listdir(tmp_path)) == ["A", "a", "d"]
+
+
 READ_ONLY = """
 from pathlib import Path
 t.Path("locked").mkdir(); t.Path("open").mkdir()
@@ -457,7 +478,25 @@ t.Path("d").chmod(0o755)
 """
 
 
-@pytest.mark.parametrize("code", [READ_ONLY, UNREADABLE, LOCKED_TREE], ids=["read-only", "unreadable", "locked tree"])
+CLOSED_TREE = """
+import stat
+steps = [t.Step(b"d", None, t.State(t.DIRECTORY, b"", 0o400)), t.Step(b"d/e", None, t.State(t.DIRECTORY, b"", 0o000)),
+         t.Step(b"d/e/f", None, t.file(b"new"))]
+outcome = t.restore(".", steps, t.Contents(b"new"))
+assert outcome.failed == [], outcome
+assert stat.S_IMODE(os.stat("d").st_mode) == 0o400
+turned = [t.Step(step.path, step.after, None) for step in steps]
+outcome = t.restore(".", turned, t.Contents())
+assert outcome.failed == outcome.kept == [], outcome
+assert os.listdir(".") == []
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [READ_ONLY, UNREADABLE, LOCKED_TREE, CLOSED_TREE],
+    ids=["read-only", "unreadable", "locked tree", "closed tree"],
+)
 def test_as_a_user_with_few_permissions(open_place: Path, code: str):
     done = as_nobody(code, open_place)
     assert done.returncode == 0, done.stderr

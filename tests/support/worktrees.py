@@ -21,6 +21,7 @@ Clock: ``desk.clock`` is the real clock plus ``offset_s``. ``settle()`` puts it 
 on disk counts as old (no racy entries); ``unsettle()`` puts it back.
 
 ``verify(folder)``: git fsck. ``git_tree(root, left_out=...)``: the tree id that git gives to what is on disk.
+``opened_files()``: a context that lists the files (not directories) that this process opens in it.
 ``names()``, ``trees()``: hypothesis strategies. ``somebody()``: a context without root's rights. ``in_child(f)``: runs
 ``f`` in a forked process; gives its wait status.
 """
@@ -31,6 +32,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -57,6 +59,7 @@ __all__ = [
     "git_tree",
     "in_child",
     "names",
+    "opened_files",
     "plant",
     "run_git",
     "somebody",
@@ -297,6 +300,34 @@ def in_child(work: Callable[[], object]) -> int:
         finally:
             os._exit(code)
     return os.waitpid(pid, 0)[1]
+
+
+_watchers: list[list[bytes]] = []
+_hooked: list[bool] = []
+
+
+def _audit(event: str, arguments: tuple[object, ...]) -> None:
+    if event != "open" or not _watchers:
+        return
+    path, _, flags = arguments
+    if isinstance(flags, int) and not flags & os.O_DIRECTORY and isinstance(path, str | bytes):
+        for watcher in _watchers:
+            watcher.append(os.fsencode(path))
+
+
+@contextlib.contextmanager
+def opened_files() -> Iterator[list[bytes]]:
+    """List the paths of all files that this process opens, as they are given (relative ones included)."""
+    if not _hooked:
+        # A hook cannot be taken away again, so there is one for all tests.
+        _hooked.append(True)
+        sys.addaudithook(_audit)
+    found: list[bytes] = []
+    _watchers.append(found)
+    try:
+        yield found
+    finally:
+        _watchers.remove(found)
 
 
 class Clock:

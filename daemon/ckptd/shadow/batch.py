@@ -242,6 +242,7 @@ class Batch:
         known = Ident.of(confirm(spot.fd, name, before))
         spare = self._second_link(name)
         try:
+            self._hook("before-rename", name)
             if spot.ident(name) != known:
                 raise Refused("changed", "it changed while it was compared")
             os.rename(staged.name, name, src_dir_fd=spot.fd, dst_dir_fd=spot.fd)

@@ -218,7 +218,7 @@ class _Walk:
                 items = {os.fsencode(item.name): item for item in listing}
         except OSError as error:
             if not frame.path:
-                raise from_os_error(error, "list the worktree", self._root) from error
+                raise from_os_error(error, "list the worktree") from error
             self._skip(frame.path, UNREADABLE, error.strerror)
             return
         frame.basis = self._basis_maker.enter(frame.basis, frame.path, frame.fd, items, frame.old)

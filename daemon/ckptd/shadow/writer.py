@@ -88,7 +88,8 @@ class RestoreWriter:
     """Writes one restore into the worktree whose directory is ``root_fd`` (borrowed) on device ``root_dev``.
 
     ``umask`` is the client's. ``cancelled`` is asked before each step. ``hooks`` is called with a point's name and a
-    path: ``opened``, ``staged``, ``before-create``, ``created``, ``before-exchange``, ``exchanged``, ``before-aside``,
+    path: ``opened``, ``staged``, ``before-create``, ``created``, ``before-exchange``, ``before-rename``, ``exchanged``,
+    ``before-aside``,
     ``aside``, ``before-mkdir``, ``mkdir``, ``before-chmod``, ``before-verify``, ``verified``, ``before-unlink``,
     ``unlinked``, ``before-undo``; what it raises leaves ``run`` after everything not yet final has been undone.
     """

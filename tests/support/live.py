@@ -1,0 +1,191 @@
+"""The real thing for end-to-end tests: ``ckpt`` as processes, the daemon that they start, a home of its own.
+
+``Place``: ``base`` (short), ``home``, ``ws`` (an empty directory in the home), ``checkpoint_dir``.
+``ckpt(*words, cwd=None, **environ)`` runs the command in ``ws`` and gives an Outcome; ``done(...)`` also asserts that
+it ended with 0, ``json(...)`` gives its document. ``start(...)`` gives a Popen. ``service()`` is the API in this process.
+``stores()`` are the store folders. ``verify()`` lets git look at each of them; the fixture does so at the end of each
+test, unless ``damaged`` is set. No process is left behind: what was started from here and still runs fails the test.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ckpt_protocol.address import socket_path
+from fabricatio_checkpoint.service import CheckpointService
+from support import isolation, leftovers, poll
+from support.cli_run import ROOT, Outcome, command
+from support.worktrees import verify
+
+__all__ = ["Place", "open_place", "snapshot"]
+
+_SECONDS_TO_END = 20.0
+
+
+class Place:
+    """See the module."""
+
+    def __init__(self, base: str) -> None:
+        self.base = Path(base)
+        self.environ = isolation.private_environment(base, os.environ)
+        self.environ.pop("PYTHONUNBUFFERED", None)
+        self.environ["PYTHONPATH"] = os.pathsep.join(str(ROOT / name) for name in ("protocol", "daemon", "client"))
+        self.home = Path(self.environ["HOME"])
+        self.checkpoint_dir = self.home / ".fabricatio-checkpoint"
+        self.ws = self.home / "ws"
+        self.ws.mkdir()
+        self.damaged = False
+        self._services: list[CheckpointService] = []
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    # -- the command
+
+    def ckpt(self, *words: str | bytes, cwd: str | Path | None = None, **environ: str) -> Outcome:
+        """Run it to its end, without a terminal."""
+        done = subprocess.run(
+            [*command(), *words], cwd=cwd or self.ws, env={**self.environ, **environ}, stdin=subprocess.DEVNULL,
+            capture_output=True, check=False, timeout=90,
+        )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr.decode())
+
+    def done(self, *words: str | bytes, cwd: str | Path | None = None, **environ: str) -> Outcome:
+        """Run it, and expect exit code 0."""
+        outcome = self.ckpt(*words, cwd=cwd, **environ)
+        assert outcome.code == 0, (words, outcome)
+        return outcome
+
+    def json(self, *words: str | bytes, cwd: str | Path | None = None, code: int = 0) -> Any:
+        """Run it with ``--json``; give the document."""
+        outcome = self.ckpt("--json", *words, cwd=cwd)
+        assert outcome.code == code, (words, outcome)
+        return outcome.document
+
+    def save(self, *words: str, cwd: str | Path | None = None) -> str:
+        """Save; give the id."""
+        return self.done("save", *words, cwd=cwd).out.strip()
+
+    def start(self, *words: str, cwd: str | Path | None = None, **options: Any) -> "subprocess.Popen[bytes]":
+        """Begin to run it. Both streams are pipes, unless said otherwise."""
+        environ = {**self.environ, **options.pop("environ", {})}
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
+        child = subprocess.Popen([*command(), *words], cwd=cwd or self.ws, env=environ, **options)
+        self._children.append(child)
+        return child
+
+    def python(self, code: str, *words: str, cwd: str | Path | None = None, **environ: str) -> Outcome:
+        """Run a program that uses the API as a process of its own."""
+        done = subprocess.run(
+            [self.interpreter, "-c", code, *words], cwd=cwd or self.base, env={**self.environ, **environ},
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=90,
+        )  # fmt: skip
+        return Outcome(done.returncode, done.stdout, done.stderr.decode())
+
+    interpreter = command()[0]
+
+    # -- the API
+
+    def service(self, **options: Any) -> CheckpointService:
+        """A service in this process, closed at the end."""
+        made = CheckpointService(options.pop("stores_root", self.checkpoint_dir), socket=self.socket, **options)
+        self._services.append(made)
+        return made
+
+    # -- the daemon
+
+    @property
+    def socket(self) -> str:
+        """Where the daemon listens."""
+        return socket_path(self.environ)
+
+    @property
+    def log(self) -> str:
+        """The daemon's log."""
+        return (Path(self.environ["XDG_STATE_HOME"]) / "fabricatio-checkpoint" / "ckptd.log").read_text()
+
+    def daemons(self) -> list[int]:
+        """The pids of the daemons that were started from here."""
+        return sorted(leftovers.daemons_of(str(self.base)))
+
+    def pid(self) -> int:
+        """The pid of the daemon that answers."""
+        return int(self.json("daemon", "status")["pid"])
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """End every daemon, and wait until it is gone."""
+        for pid in self.daemons():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        poll.until(lambda: not self.daemons())
+
+    # -- the stores
+
+    def stores(self, checkpoint_dir: Path | None = None) -> list[Path]:
+        """The store folders."""
+        folder = checkpoint_dir or self.checkpoint_dir
+        return sorted(path for path in folder.glob("*") if (path / "HEAD").is_file()) if folder.is_dir() else []
+
+    def verify(self) -> None:
+        """Assert that git finds no fault in any store below the place."""
+        for path in [head.parent for head in self.base.rglob("HEAD") if (head.parent / "ckpt").is_dir()]:
+            verify(os.fsencode(path))
+
+    def close(self) -> list[str]:
+        """End what runs; give what would not end by itself."""
+        for service in self._services:
+            service.close()
+        for child in self._children:
+            _end(child)
+        for pid in self.daemons():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        left = leftovers.wait_until_gone(str(self.base), _SECONDS_TO_END)
+        leftovers.kill(left)
+        return list(left.values())
+
+
+@contextlib.contextmanager
+def open_place() -> Iterator[Place]:
+    """The body of the fixture ``place``."""
+    base = isolation.short_directory("cke")
+    place = Place(base)
+    before = dict(os.environ)
+    os.environ.update(place.environ)
+    try:
+        yield place
+        left = place.close()
+        assert not left, f"did not end by itself: {left}"
+        if not place.damaged:
+            place.verify()
+    finally:
+        place.close()
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update(before)
+        isolation.remove(base)
+
+
+def snapshot(root: str | bytes | Path) -> dict[bytes, tuple[int, int, int, int]]:
+    """Inode, mtime, mode and size of every path below a directory: what changes where something was touched."""
+    found = {}
+    top = os.fsencode(root)
+    for folder, folders, names in os.walk(top):
+        for name in [*folders, *names]:
+            path = os.path.join(folder, name)
+            seen = os.lstat(path)
+            mtime = 0 if name in folders and not os.path.islink(path) else seen.st_mtime_ns
+            found[os.path.relpath(path, top)] = (seen.st_ino, mtime, seen.st_mode, seen.st_size)
+    return found
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    if child.poll() is None:
+        child.kill()
+    child.wait()
+    for stream in (child.stdout, child.stderr):
+        if stream is not None:
+            stream.close()
