@@ -11,20 +11,28 @@ import contextlib
 import json
 import os
 import signal
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ckpt_protocol.address import socket_path
 from fabricatio_checkpoint.service import CheckpointService
 from support import isolation, leftovers, poll
-from support.cli_run import ROOT, Outcome, command
+from support.cli_run import ROOT, Outcome
 from support.worktrees import verify
 
 __all__ = ["Place", "open_place", "snapshot"]
 
 _SECONDS_TO_END = 20.0
+
+# -P as in an installed program: what lies in the current directory is not imported.
+_COMMAND = [sys.executable, "-P", "-m", "fabricatio_checkpoint.cli"]
+_NO_PRIVILEGES = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"]
 
 
 class Place:
@@ -40,6 +48,7 @@ class Place:
         self.ws = self.home / "ws"
         self.ws.mkdir()
         self.damaged = False
+        self.prefix: list[str] = []
         self._services: list[CheckpointService] = []
         self._children: list[subprocess.Popen[bytes]] = []
 
@@ -48,7 +57,7 @@ class Place:
     def ckpt(self, *words: str | bytes, cwd: str | Path | None = None, **environ: str) -> Outcome:
         """Run it to its end, without a terminal."""
         done = subprocess.run(
-            [*command(), *words], cwd=cwd or self.ws, env={**self.environ, **environ}, stdin=subprocess.DEVNULL,
+            [*self.prefix, *_COMMAND, *words], cwd=cwd or self.ws, env={**self.environ, **environ}, stdin=subprocess.DEVNULL,
             capture_output=True, check=False, timeout=90,
         )  # fmt: skip
         return Outcome(done.returncode, done.stdout, done.stderr.decode())
@@ -73,19 +82,24 @@ class Place:
         """Begin to run it. Both streams are pipes, unless said otherwise."""
         environ = {**self.environ, **options.pop("environ", {})}
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
-        child = subprocess.Popen([*command(), *words], cwd=cwd or self.ws, env=environ, **options)
+        child = subprocess.Popen([*self.prefix, *_COMMAND, *words], cwd=cwd or self.ws, env=environ, **options)
         self._children.append(child)
         return child
 
     def python(self, code: str, *words: str, cwd: str | Path | None = None, **environ: str) -> Outcome:
         """Run a program that uses the API as a process of its own."""
         done = subprocess.run(
-            [self.interpreter, "-c", code, *words], cwd=cwd or self.base, env={**self.environ, **environ},
+            [*self.prefix, sys.executable, "-c", code, *words], cwd=cwd or self.base, env={**self.environ, **environ},
             stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=90,
         )  # fmt: skip
         return Outcome(done.returncode, done.stdout, done.stderr.decode())
 
-    interpreter = command()[0]
+    def obey_permissions(self) -> None:
+        """From now on permissions count for what is started, also where this is root."""
+        if os.geteuid() == 0:
+            if shutil.which("setpriv") is None:
+                pytest.skip("root may do everything, and there is no setpriv")
+            self.prefix = _NO_PRIVILEGES
 
     # -- the API
 
@@ -163,9 +177,12 @@ def open_place() -> Iterator[Place]:
             place.verify()
     finally:
         place.close()
-        for name in set(os.environ) - set(before):
-            del os.environ[name]
-        os.environ.update(before)
+        for name in place.environ:
+            # One by one: other names are the test runner's, which changes them meanwhile.
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
         isolation.remove(base)
 
 

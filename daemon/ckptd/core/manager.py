@@ -250,7 +250,7 @@ class Manager:
         async with self._closed({key}):
             found = await self._chore(checkpoint_dir, lambda: self._catalog.find(checkpoint_dir, key[1]))
             if found is None:
-                raise DomainError("not_tracked", f"{to_text(key[1])} has no checkpoints", paths=(key[1],))
+                raise DomainError("not_tracked", f"{to_text(key[1])} is not tracked", paths=(key[1],))
             folder, checkpoints = found
             await self._delete(checkpoint_dir, folder)
             self._halted.pop(key, None)

@@ -24,7 +24,7 @@ _PLAIN_KINDS: Final = (1, 2, 3, 4)
 
 
 class _Small(NamedTuple):
-    index: PackIndex
+    idx: PackIndex
     data: bytes
 
 
@@ -44,7 +44,7 @@ def merge_packs(pack_dir: bytes, *, at_least: int = 2, hook: Callable[[str], Non
             return 0
         merged = _copy(pack_dir, small)
         hook("merged")
-        gone = [one for one in small if merged is not None and one.index.pack_path != _pack_path(pack_dir, merged)]
+        gone = [one for one in small if merged is not None and one.idx.pack_path != _pack_path(pack_dir, merged)]
         _unlink_all(pack_dir, names, gone, hook)
         return len(gone)
     except OSError as error:
@@ -90,7 +90,7 @@ def _copy(pack_dir: bytes, small: list[_Small]) -> bytes | None:
     writer = PackWriter(pack_dir, lambda _oid: False)
     try:
         for one in small:
-            for oid, start, end, crc in _entries(one.index, one.data):
+            for oid, start, end, crc in _entries(one.idx, one.data):
                 writer.add_raw(oid, one.data[start:end], crc)
         return writer.finish()
     finally:
@@ -103,10 +103,10 @@ def _unlink_all(pack_dir: bytes, names: list[bytes], gone: list[_Small], hook: C
         if name.startswith(b"multi-pack-index") or name.endswith(b".bitmap"):
             os.unlink(os.path.join(pack_dir, name))
     for one in gone:
-        one.index.close()
+        one.idx.close()
         # Without its index a pack is invisible; without its pack an index would vouch for nothing.
-        os.unlink(one.index.path)
+        os.unlink(one.idx.path)
         hook("unlinking")
-        os.unlink(one.index.pack_path)
+        os.unlink(one.idx.pack_path)
     if gone:
         fsync_dir(pack_dir)

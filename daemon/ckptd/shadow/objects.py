@@ -67,6 +67,11 @@ class ObjectStore:
         for name in sorted(names - self._indexes.keys()):
             self._load(name)
 
+    @property
+    def pack_count(self) -> int:
+        """How many packs there are, as far as is known."""
+        return len(self._indexes)
+
     def fingerprint(self) -> bytes:
         """Give bytes that change when a pack comes or goes: a cheap check of what the model rests on."""
         self.refresh()

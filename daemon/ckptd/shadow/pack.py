@@ -11,7 +11,7 @@ from ckptd.errors import from_os_error
 from ckptd.shadow.blob import CHUNK_BYTES, hash_object
 from ckptd.shadow.durable import fsync_dir
 
-__all__ = ["KIND_NUMBERS", "TEMP_PREFIX", "HashOnly", "ObjectSink", "PackWriter"]
+__all__ = ["KIND_NUMBERS", "TEMP_PREFIX", "HashOnly", "ObjectSink", "PackWriter", "entry_header_kind"]
 
 KIND_NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 
@@ -110,6 +110,11 @@ class PackWriter(ObjectSink):
             self._append(oid, header + zlib.compress(data, _LEVEL))
         return oid
 
+    def add_raw(self, oid: bytes, raw: bytes, crc: int) -> None:
+        """Copy an entry of another pack, without deltas, as it is; ``crc`` is the CRC-32 of ``raw``."""
+        if oid not in self._known:
+            self._append(oid, raw, crc)
+
     def add_stream(self, size: int, chunks: Iterable[bytes]) -> bytes | None:
         """Write a blob piece by piece, in constant memory."""
         file = self._open()
@@ -172,12 +177,12 @@ class PackWriter(ObjectSink):
                 raise from_os_error(error, "write a pack to", self._dir) from error
         return self._file
 
-    def _append(self, oid: bytes, raw: bytes) -> None:
+    def _append(self, oid: bytes, raw: bytes, crc: int | None = None) -> None:
         try:
             self._open().write(raw)
         except OSError as error:
             raise from_os_error(error, "write a pack to", self._dir) from error
-        self._note(oid, zlib.crc32(raw), len(raw))
+        self._note(oid, zlib.crc32(raw) if crc is None else crc, len(raw))
 
     @staticmethod
     def _cut(file: BinaryIO, start: int) -> None:
@@ -207,6 +212,11 @@ class PackWriter(ObjectSink):
         os.rename(self._index_temp, os.path.join(self._dir, name + b".idx"))
         fsync_dir(self._dir)
         return name
+
+
+def entry_header_kind(first: int) -> int:
+    """Give the kind number in the first byte of a pack entry: 1 to 4 are plain objects, 6 and 7 deltas."""
+    return first >> 4 & 7
 
 
 def _entry_header(kind: int, size: int) -> bytes:

@@ -59,6 +59,11 @@ class PackIndex:
         """Give the ids of all objects, sorted."""
         return [self._data[at : at + 20] for at in range(_NAMES_AT, _NAMES_AT + self.count * 20, 20)]
 
+    def entries(self) -> list[tuple[bytes, int, int]]:
+        """Give each object's id, offset and the CRC-32 of its packed bytes, sorted by id."""
+        checksums = struct.unpack_from(f">{self.count}I", self._data, _NAMES_AT + self.count * 20)
+        return [(oid, self._offset(at), crc) for at, (oid, crc) in enumerate(zip(self.oids(), checksums, strict=True))]
+
     def close(self) -> None:
         """Let go of the mapping."""
         if isinstance(self._data, mmap.mmap):

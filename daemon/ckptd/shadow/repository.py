@@ -13,6 +13,7 @@ from ckptd.shadow.history import History, read_history
 from ckptd.shadow.ignore import IgnoreChain
 from ckptd.shadow.info import Info
 from ckptd.shadow.lookup import Lookup
+from ckptd.shadow.merge import merge_packs
 from ckptd.shadow.message import Facts
 from ckptd.shadow.metadata import Metadata
 from ckptd.shadow.model import DirNode, dump_model, load_model, without_lost
@@ -31,6 +32,9 @@ __all__ = ["Draft", "Repository"]
 # A model is written at once where that is cheap or much has changed; else at most this often.
 _CHEAP_FILES: Final = 5_000
 _MODEL_EVERY_S: Final = 30.0
+
+# A look-up costs the number of packs; merging so many takes some ten milliseconds.
+_MANY_PACKS: Final = 50
 
 
 class Draft(NamedTuple):
@@ -184,6 +188,18 @@ class Repository:
         due = before is None or root.files_below <= _CHEAP_FILES or self.clock() - self._written_s > _MODEL_EVERY_S
         if root is not before and due:
             self.write_model()
+
+    def keep_house(self) -> None:
+        """Merge the packs of many saves into one; what the disk refuses is tried again by a later save."""
+        if self.objects.pack_count < _MANY_PACKS:
+            return
+        try:
+            merge_packs(self.objects.pack_dir, at_least=_MANY_PACKS)
+        except DomainError:
+            return
+        # The same objects lie in other packs now: the model still stands on firm ground.
+        self._fingerprint = self.objects.fingerprint()
+        self.write_model()
 
     def write_model(self) -> None:
         """Write the model to disk. It can be derived, so a disk that refuses is no reason to fail."""

@@ -117,6 +117,7 @@ class Saver:
             raise
         repo.set_head(draft.id)
         repo.adopt(scan.root)
+        repo.keep_house()
         return result
 
     def _unchanged(

@@ -25,7 +25,8 @@ _USUAL_LINES = 50
 
 def run(session: Session) -> int:
     """Become the daemon: this process is replaced."""
-    os.execv(sys.executable, [sys.executable, "-m", "ckptd", *session.arguments.all_words("ARG")])
+    # -P: a worktree whose files have the names of modules must not become part of the daemon.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "ckptd", *session.arguments.all_words("ARG")])
 
 
 def start(session: Session) -> int:
