@@ -1,11 +1,13 @@
 """Opening a store after whatever happened to the last daemon."""
 
+import logging
 import os
 from typing import Final
 
 import msgspec
 
 from ckpt_protocol.checkpoint import SaveResult
+from ckpt_protocol.structs import from_wire
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.durable import TEMP_PREFIX as TEMP_FILE
 from ckptd.shadow.info import Info
@@ -14,8 +16,12 @@ from ckptd.shadow.oplog import Intent, OperationLog, Outcome
 from ckptd.shadow.pack import TEMP_PREFIX as TEMP_PACK
 from ckptd.shadow.reader import to_left_out
 from ckptd.shadow.refs import Refs
+from ckptd.shadow.tidy import tidy
+from ckptd.shadow.view import find_state
 
-__all__ = ["interrupted", "recover", "sweep"]
+__all__ = ["clear_up", "interrupted", "recover", "sweep"]
+
+_logger = logging.getLogger(__name__)
 
 _RESTORES: Final = ("reset", "rollback", "undo", "redo")
 
@@ -61,6 +67,34 @@ def interrupted(log: OperationLog) -> Intent | None:
     """Give the restore that was cut off, if no other restore came after it."""
     restores = [intent for intent in log.intents.values() if intent.verb in _RESTORES]
     return restores[-1] if restores and restores[-1].n not in log.outcomes else None
+
+
+def clear_up(intent: Intent, worktree: bytes, lookup: Lookup) -> list[bytes]:
+    """Clear the temporary files of a restore that was cut off; give the paths of what was kept under a visible name.
+
+    A temporary may be what somebody wrote at a path in the last moment, and that no checkpoint holds: only what the
+    safety checkpoint holds goes. A worktree that cannot be looked at is left for the next time.
+    """
+    try:
+        held = _held_before(intent, lookup)
+        root_fd = os.open(worktree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (DomainError, OSError):
+        return []
+    try:
+        folders = sorted({from_wire(path).rpartition(b"/")[0] for path in intent.paths})
+        return tidy(root_fd, os.fstat(root_fd).st_dev, folders, lambda state: state.oid in held)
+    except DomainError as error:
+        _logger.warning("%s", error)
+        return []
+    finally:
+        os.close(root_fd)
+
+
+def _held_before(intent: Intent, lookup: Lookup) -> set[bytes]:
+    """Give the ids of everything that a restore was about to overwrite or delete."""
+    root = lookup.open(intent.safety or "").root
+    states = (find_state(root, from_wire(path)) for path in intent.paths)
+    return {state.oid for state in states if state is not None}
 
 
 def _saved(intent: Intent, lookup: Lookup) -> Outcome:

@@ -20,7 +20,7 @@ from ckptd.shadow.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.objects import ObjectStore
 from ckptd.shadow.oplog import OperationLog, Outcome
 from ckptd.shadow.pack import ObjectSink, PackWriter
-from ckptd.shadow.recovery import recover, sweep
+from ckptd.shadow.recovery import clear_up, interrupted, recover, sweep
 from ckptd.shadow.refs import Refs
 from ckptd.shadow.rules import outside_rules
 from ckptd.shadow.scan import ScanLimits, Scanner, ScanResult
@@ -69,6 +69,9 @@ class Repository:
         self._written_s = 0.0
         self._load_model()
         recover(self.log, self.lookup, self.refs)
+        cut_off = interrupted(self.log)
+        if cut_off is not None:
+            clear_up(cut_off, self.worktree, self.lookup)
         self._settle_head()
 
     @property

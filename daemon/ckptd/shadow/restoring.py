@@ -337,6 +337,7 @@ class Restorer:
                 umask=_UMASK,
                 root_dev=os.fstat(root_fd).st_dev,
                 cancelled=asker.is_cancelled,
+                hooks=self._repo.settings.hooks,
             )
             written = writer.run(steps)
             sync(root_fd)

@@ -14,6 +14,10 @@ class Overrides(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
+def _no_hook(_point: str, _path: bytes) -> None:
+    return None
+
+
 def _no_overrides(_worktree: bytes) -> Overrides:
     return Overrides()
 
@@ -22,7 +26,7 @@ class Settings(NamedTuple):
     """``home`` is the user's home directory, ``git_excludes_path`` their global excludes file where one counts.
 
     ``exclude`` holds patterns in the syntax of ignore files, anchored at the worktree. ``overrides_of`` is asked at
-    each scan for what a worktree sets for itself.
+    each scan for what a worktree sets for itself. ``hooks`` is told each named point that a restore passes.
     """
 
     home: bytes
@@ -32,3 +36,4 @@ class Settings(NamedTuple):
     exclude: tuple[bytes, ...] = ()
     git_excludes_path: bytes | None = None
     overrides_of: Callable[[bytes], Overrides] = _no_overrides
+    hooks: Callable[[str, bytes], None] = _no_hook
