@@ -31,7 +31,7 @@ def project(place: Place) -> Path:
 
 def example(place: Place, text: str, then: str = "") -> str:
     """Run an example with its path replaced; give what it prints."""
-    code = text.replace("/path/to/project", str(place.ws)) + then
+    code = (text + then).replace("/path/to/project", str(place.ws))
     done = place.python(code)
     assert done.code == 0, done.stderr
     assert done.stderr == ""
@@ -126,18 +126,22 @@ def test_the_mixin_uses_exactly_the_directory_given(place: Place, project: Path)
 
 
 def test_the_prune_example_deletes_exactly_the_dead(place: Place, project: Path):
-    dead = place.home / "dead"
-    (dead / "d").mkdir(parents=True)
+    dead, away = place.home / "dead", place.home / "volume" / "away"
+    for path in (dead, away):
+        path.mkdir(parents=True)
+        (path / "f").write_text("f\n")
+        place.save(cwd=path)
     place.save()
-    place.save(cwd=dead)
-    place.save(cwd=dead / "d")
     example(place, PRUNE)
     assert len(place.stores()) == 3
-    for path in (dead / "d", dead):
+    for path in (dead, away):
+        (path / "f").unlink()
         path.rmdir()
+    # With its parent gone as well, nothing proves that it was deleted: a volume may be unmounted.
+    away.parent.rmdir()
     example(place, PRUNE)
-    assert [each["path"] for each in place.json("workspaces")["workspaces"]] == [str(project)]
-    assert len(place.stores()) == 1
+    assert [each["path"] for each in place.json("workspaces")["workspaces"]] == [str(away), str(project)]
+    assert len(place.stores()) == 2
     assert place.json("ls")["checkpoints"][0]["seq"] == 1
 
 

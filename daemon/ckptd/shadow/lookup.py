@@ -1,5 +1,6 @@
 """Finding checkpoints: by id, by name, with what is told beside them."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError
@@ -30,6 +31,9 @@ class Lookup:
         self._objects = objects
         self._refs = refs
         self._cache: dict[str, Checkpoint] = {}
+        self._seen: Mapping[int, bytes] | None = None
+        self._by_seq: Mapping[int, str] = {}
+        self._ids: frozenset[str] = frozenset()
 
     def load(self, checkpoint_id: str) -> Checkpoint:
         """Read a checkpoint by its full id; raises DomainError where its commit is missing or damaged."""
@@ -47,9 +51,19 @@ class Lookup:
         info = load_info(self._objects, checkpoint)
         return Loaded(checkpoint, info, root_of(self._objects, checkpoint, info))
 
-    def by_seq(self) -> dict[int, str]:
+    def by_seq(self) -> Mapping[int, str]:
         """Give the ids of all checkpoints by sequence number, in order."""
-        return {seq: oid.decode("ascii") for seq, oid in self._refs.checkpoints().items()}
+        refs = self._refs.checkpoints()
+        if refs is not self._seen:
+            self._by_seq = {seq: oid.decode("ascii") for seq, oid in refs.items()}
+            self._ids = frozenset(self._by_seq.values())
+            self._seen = refs
+        return self._by_seq
+
+    def ids(self) -> frozenset[str]:
+        """Give the ids of all checkpoints."""
+        self.by_seq()
+        return self._ids
 
     def tags_by_id(self) -> dict[str, list[str]]:
         """Give the sorted tags of each tagged checkpoint."""
@@ -68,7 +82,7 @@ class Lookup:
         by_seq = self.by_seq()
         tags = {name: oid.decode("ascii") for name, oid in self._refs.tags().items()}
         head = self.head()
-        return Names(by_seq, tags, head if head in by_seq.values() else None, self.load)
+        return Names(by_seq, self._ids, tags, head if head in self._ids else None, self.load)
 
     def resolve(self, text: str) -> str:
         """Give the full id of what a caller wrote; raises DomainError as resolve() does."""
@@ -77,7 +91,7 @@ class Lookup:
     def before(self, checkpoint: Checkpoint) -> str | None:
         """Give what a checkpoint is compared with: its base, else the one before it, else nothing."""
         by_seq = self.by_seq()
-        if checkpoint.facts.base in by_seq.values():
+        if checkpoint.facts.base in self._ids:
             return checkpoint.facts.base
         earlier = [seq for seq in by_seq if seq < checkpoint.facts.seq]
         return by_seq[max(earlier)] if earlier else None

@@ -70,6 +70,8 @@ class OperationLog:
         self.intents: Final[dict[int, Intent]] = {}
         self.outcomes: Final[dict[int, Outcome]] = {}
         self._by_token: dict[str, int] = {}
+        self._last_number = 0
+        self._next_seq = 1
         self.damaged_lines = 0
         self._fd = self._open()
         self._read()
@@ -77,13 +79,12 @@ class OperationLog:
     @property
     def next_number(self) -> int:
         """The number of the next operation."""
-        # Outcomes count too: of a damaged line's operation the outcome may be all that is left.
-        return max((*self.intents, *self.outcomes), default=0) + 1
+        return self._last_number + 1
 
     @property
     def next_seq(self) -> int:
         """A sequence number above every one that an intent has ever planned."""
-        return max((intent.next_seq for intent in self.intents.values()), default=1)
+        return self._next_seq
 
     def answered(self, token: str, *verbs: Verb) -> Outcome | None:
         """Give the outcome that was recorded for a request's token.
@@ -149,8 +150,11 @@ class OperationLog:
                 self.damaged_lines += 1
 
     def _note(self, line: Intent | Outcome) -> None:
+        # Outcomes count too: of a damaged line's operation the outcome may be all that is left.
+        self._last_number = max(self._last_number, line.n)
         if isinstance(line, Intent):
             self.intents[line.n] = line
             self._by_token[line.token] = line.n
+            self._next_seq = max(self._next_seq, line.next_seq)
         else:
             self.outcomes[line.n] = line

@@ -51,7 +51,7 @@ def recover(log: OperationLog, lookup: Lookup, refs: Refs) -> None:
     has stays open: its paths may be half written, and undoing it brings back all of them. One without a safety
     checkpoint had nothing to write.
     """
-    ids = set(lookup.by_seq().values())
+    ids = lookup.ids()
     for intent in list(log.intents.values()):
         if intent.n in log.outcomes:
             continue

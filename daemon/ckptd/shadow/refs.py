@@ -2,7 +2,9 @@
 
 import os
 import re
-from typing import Final
+import time
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from ckptd.errors import from_os_error
 from ckptd.shadow.durable import fsync_dir, read_if_there, replace_file
@@ -14,6 +16,7 @@ INFOS: Final = b"refs/ckpt-info/"
 TAGS: Final = b"refs/tags/"
 
 _ID: Final = re.compile(rb"[0-9a-f]{40}")
+_SETTLED_NS: Final = 2_000_000_000
 _UNBORN: Final = b"ref: refs/heads/unborn\n"
 
 
@@ -22,21 +25,31 @@ def seq_name(seq: int) -> bytes:
     return b"%010d" % seq
 
 
+class _Listed(NamedTuple):
+    """The checkpoints as last listed; ``stamp`` None: they have to be listed again."""
+
+    stamp: tuple[int, int] | None
+    by_seq: dict[int, bytes]
+    names: frozenset[int]
+
+
 class Refs:
     """Reads and writes the refs of one bare repository. Ids are 40 hex digits, as bytes."""
 
     def __init__(self, git_dir: bytes) -> None:
         self._git_dir = git_dir
+        self._listed = _Listed(None, {}, frozenset())
 
-    def checkpoints(self) -> dict[int, bytes]:
-        """Give all checkpoints by sequence number, in order. A ref that cannot be read is left out."""
-        found = self._under(CHECKPOINTS)
-        return {int(name): found[name] for name in sorted(found) if name.isdigit()}
+    def checkpoints(self) -> Mapping[int, bytes]:
+        """Give all checkpoints by sequence number, in order. A ref that cannot be read is left out.
 
-    def checkpoint_names(self) -> set[int]:
+        The very same object comes again while nothing has changed.
+        """
+        return self._list().by_seq
+
+    def checkpoint_names(self) -> frozenset[int]:
         """Give the sequence numbers of all refs that are there, readable or not."""
-        names = set(self._loose_names(CHECKPOINTS)) | self._packed(CHECKPOINTS).keys()
-        return {int(name) for name in names if name.isdigit()}
+        return self._list().names
 
     def info(self, seq: int) -> bytes | None:
         """Give the id of a checkpoint's info commit, where it has one."""
@@ -48,9 +61,14 @@ class Refs:
 
     def write_checkpoint(self, seq: int, commit: bytes, info: bytes | None) -> None:
         """Make a checkpoint durable: its info first, so that none is ever without the info it names."""
+        before = self._list()
         if info is not None:
             self._write(INFOS + seq_name(seq), info)
         self._write(CHECKPOINTS + seq_name(seq), commit)
+        by_seq = {**before.by_seq, seq: commit}
+        ordered = by_seq if seq >= max(before.by_seq, default=0) else dict(sorted(by_seq.items()))
+        # What we have written ourselves need not be read again.
+        self._listed = _Listed(self._stamp(), ordered, before.names | {seq})
 
     def withdraw_checkpoint(self, seq: int) -> None:
         """Take back a checkpoint that was just written; raises DomainError where the disk refuses."""
@@ -78,19 +96,52 @@ class Refs:
         data = _UNBORN if commit is None else commit + b"\n"
         replace_file(os.path.join(self._git_dir, b"HEAD"), data, durable=False)
 
-    def _read(self, ref: bytes) -> bytes | None:
+    def _list(self) -> "_Listed":
+        """List the checkpoints if they may have changed; one that is known is not read again, for none ever moves."""
+        now_ns = time.time_ns()
+        stamp = self._stamp()
+        known = self._listed
+        if stamp is not None and stamp == known.stamp:
+            return known
+        found = {int(name): oid for name, oid in self._packed(CHECKPOINTS).items() if name.isdigit()}
+        names = {int(name) for name in self._loose_names(CHECKPOINTS) if name.isdigit()}
+        for seq in names:
+            oid = known.by_seq.get(seq) or self._read_loose(CHECKPOINTS + seq_name(seq))
+            if oid is not None:
+                found[seq] = oid
+        # What changed just now can change again within the same tick of its clock.
+        settled = stamp is not None and max(stamp) < now_ns - _SETTLED_NS
+        self._listed = _Listed(stamp if settled else None, dict(sorted(found.items())), frozenset(names | found.keys()))
+        return self._listed
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """Give what changes with any checkpoint's ref: the times of its folder, and of the packed refs."""
+        try:
+            folder_ns = os.stat(os.path.join(self._git_dir, CHECKPOINTS)).st_mtime_ns
+        except OSError:
+            return None
+        try:
+            return folder_ns, os.stat(os.path.join(self._git_dir, b"packed-refs")).st_mtime_ns
+        except OSError:
+            return folder_ns, 0
+
+    def _read_loose(self, ref: bytes) -> bytes | None:
         data = read_if_there(os.path.join(self._git_dir, ref))
-        if data is not None and _ID.fullmatch(data.strip()):
-            return data.strip()
+        return data.strip() if data is not None and _ID.fullmatch(data.strip()) else None
+
+    def _read(self, ref: bytes) -> bytes | None:
+        loose = self._read_loose(ref)
+        if loose is not None:
+            return loose
         folder, _, name = ref.rpartition(b"/")
         return self._packed(folder + b"/").get(name)
 
     def _under(self, prefix: bytes) -> dict[bytes, bytes]:
         found = self._packed(prefix)
         for name in self._loose_names(prefix):
-            data = read_if_there(os.path.join(self._git_dir, prefix, name))
-            if data is not None and _ID.fullmatch(data.strip()):
-                found[name] = data.strip()
+            oid = self._read_loose(prefix + name)
+            if oid is not None:
+                found[name] = oid
         return found
 
     def _loose_names(self, prefix: bytes) -> list[bytes]:

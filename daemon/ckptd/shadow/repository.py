@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError
@@ -253,7 +253,7 @@ class Repository:
         if wanted != here:
             self.set_head(wanted)
 
-    def _newest(self, by_seq: dict[int, str]) -> str | None:
+    def _newest(self, by_seq: Mapping[int, str]) -> str | None:
         for seq in sorted(by_seq, reverse=True):
             one = by_seq[seq]
             if self.lookup.is_readable(one) and self.lookup.load(one).facts.kind != "safety":

@@ -20,9 +20,10 @@ _BAD_IN_TAG: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|//|@\{|/\.|\.loc
 
 
 class Names(NamedTuple):
-    """What names can stand for: ids by sequence number, tags, head; ``load`` reads a checkpoint by its id."""
+    """What names can stand for: ids, also by sequence number, tags, head; ``load`` reads a checkpoint by its id."""
 
     by_seq: Mapping[int, str]
+    ids: frozenset[str]
     tags: Mapping[str, str]
     head: str | None
     load: Callable[[str], Checkpoint]
@@ -36,7 +37,7 @@ def resolve(text: str, names: Names) -> str:
     said). Raises DomainError ``unknown_checkpoint``, ``ambiguous_id``, or ``no_checkpoint`` for a HEAD that is not
     there yet.
     """
-    ids = set(names.by_seq.values())
+    ids = names.ids
     if _FULL.fullmatch(text) and text in ids:
         return text
     if names.tags.get(text) in ids:
@@ -71,7 +72,7 @@ def check_tag(name: str) -> str:
     return name
 
 
-def _by_prefix(prefix: str, ids: set[str]) -> str:
+def _by_prefix(prefix: str, ids: frozenset[str]) -> str:
     found = sorted(one for one in ids if one.startswith(prefix))
     if not found:
         raise _unknown(prefix)
@@ -89,12 +90,15 @@ def _before_head(steps: int, names: Names) -> str:
         raise DomainError("no_checkpoint", "there is no checkpoint yet", hint="make one with: ckpt save")
     if steps == 0:
         return names.head
+    left = steps
     seq = names.load(names.head).facts.seq
     for number in sorted((one for one in names.by_seq if one < seq), reverse=True):
-        steps -= names.load(names.by_seq[number]).facts.kind in ("manual", "auto")
-        if steps == 0:
+        left -= names.load(names.by_seq[number]).facts.kind in ("manual", "auto")
+        if left == 0:
             return names.by_seq[number]
-    raise DomainError("unknown_checkpoint", "there are not that many checkpoints before head", hint="see: ckpt ls")
+    raise DomainError(
+        "unknown_checkpoint", f"HEAD~{steps}: there are not that many checkpoints before head", hint="see: ckpt ls"
+    )
 
 
 def _at_time(text: str, names: Names) -> str:

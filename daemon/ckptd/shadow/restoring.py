@@ -142,7 +142,7 @@ class Restorer:
         repo = self._repo
         done = repo.log.intents[number]
         head_after = repo.head
-        if done.before != done.after and done.before in repo.lookup.by_seq().values():
+        if done.before != done.after and done.before in repo.lookup.ids():
             head_after = done.before
         if done.safety is None:
             return self._move_head(verb, number, head_after, params, asker)

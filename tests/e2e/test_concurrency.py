@@ -1,0 +1,203 @@
+"""Many clients, many worktrees, one daemon."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from support import saves
+from support.live import Place
+from support.poll import until
+
+pytestmark = pytest.mark.e2e
+
+CLIENTS = 24
+
+
+def begin_saving(place: Place, worktree: Path, name: str, times: int) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, saves.__file__, str(worktree), name, str(times)],
+        env=place.environ, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def answers_of(children: "list[subprocess.Popen[bytes]]") -> list[dict]:
+    told = [child.communicate(timeout=90) for child in children]
+    assert [(child.returncode, err) for child, (_, err) in zip(children, told, strict=True)] == [(0, b"")] * len(told)
+    return [json.loads(out) for out, _ in told]
+
+
+def one_line(out: bytes) -> dict:
+    assert out.count(b"\n") == 1
+    return json.loads(out)
+
+
+def test_clients_that_start_at_once_start_one_daemon(place: Place):
+    children = [place.start("--json", "daemon", "start") for _ in range(CLIENTS)]
+    told = [child.communicate(timeout=90) for child in children]
+    assert [child.returncode for child in children] == [0] * CLIENTS, told
+    pids = {one_line(out)["pid"] for out, _ in told}
+    assert len(pids) == 1
+    assert set(place.daemons()) == pids
+
+
+def test_clients_that_save_at_once_start_one_daemon(place: Place):
+    (place.ws / "f").write_text("f\n")
+    answers = answers_of([begin_saving(place, place.ws, f"by {number}", 1) for number in range(CLIENTS // 3)])
+    assert len({answer["pid"] for answer in answers}) == 1
+    assert len(place.daemons()) == 1
+
+
+def test_eight_processes_save_eight_times_each_into_one_worktree(place: Place):
+    answers = answers_of([begin_saving(place, place.ws, f"by {number}", 8) for number in range(8)])
+    assert [len(answer["ids"]) for answer in answers] == [8] * 8
+    listed = [record["id"] for record in place.json("ls")["checkpoints"]]
+    assert {cid for answer in answers for cid in answer["ids"]} <= set(listed)
+    assert len(listed) == len(set(listed))
+    assert place.json("status")["changes"] == []
+    # Every save holds at least what its own client had written.
+    for number, answer in enumerate(answers):
+        name = f"by {number} 3"
+        assert place.json("cat", answer["ids"][3], name)["data"] == (place.ws / name).read_text()
+
+
+def test_eight_worktrees_at_once(place: Place):
+    roots = [place.home / f"tree {number}" for number in range(8)]
+    for root in roots:
+        root.mkdir()
+    answers = answers_of([begin_saving(place, root, "f", 4) for root in roots])
+    assert len({answer["pid"] for answer in answers}) == 1
+    for root, answer in zip(roots, answers, strict=True):
+        assert [record["id"] for record in place.json("-w", str(root), "ls")["checkpoints"]] == answer["ids"][::-1]
+    assert len(place.stores()) == 8
+
+
+def heavy(root: Path, mebibytes: int = 96) -> None:
+    """Content whose first save takes a while: much of it, and none that compresses."""
+    chance = random.Random(3)
+    for number in range(mebibytes):
+        (root / f"heavy {number}").write_bytes(chance.randbytes(1 << 20))
+
+
+def is_busy(place: Place) -> bool:
+    stores = place.json("daemon", "status")["stores"]
+    return any(store["worktree"] == str(place.ws) and store["state"] == "BUSY" for store in stores)
+
+
+def test_a_slow_save_holds_up_nobody_else(place: Place):
+    heavy(place.ws)
+    other = place.home / "other"
+    other.mkdir()
+    (other / "f").write_text("f\n")
+    place.save("-w", str(other))
+    slow = place.start("save")
+    until(lambda: is_busy(place))
+    (other / "g").write_text("g\n")
+    begun = time.monotonic()
+    place.save("-w", str(other))
+    place.done("daemon", "status")
+    took = time.monotonic() - begun
+    assert slow.poll() is None, "the slow save was too fast to tell"
+    assert took < 5
+    out, err = slow.communicate(timeout=90)
+    assert (slow.returncode, len(out)) == (0, 41), err
+
+
+def test_a_client_that_is_killed_does_not_cut_its_save_short(place: Place):
+    heavy(place.ws, 48)
+    child = place.start("save", "of the dead")
+    until(lambda: bool(place.daemons()))
+    until(lambda: is_busy(place))
+    child.kill()
+    child.wait()
+    # A read does not wait behind the save, so the next client has to look again.
+    until(lambda: [record["message"] for record in place.json("ls")["checkpoints"]] == ["of the dead"])
+    again = place.json("save", "of the living")
+    assert (again["created"], again["seq"], again["complete"]) == (False, 1, True)
+    assert place.json("status")["changes"] == []
+
+
+def test_reads_go_on_during_a_save(place: Place):
+    (place.ws / "f").write_text("f\n")
+    first = place.save("first")
+    heavy(place.ws, 64)
+    slow = place.start("save", "second")
+    until(lambda: is_busy(place))
+    seen = [record["id"] for record in place.json("ls")["checkpoints"]]
+    content = place.json("cat", first, "f")["data"]
+    still = slow.poll() is None
+    assert (seen, content) == ([first], "f\n")
+    assert still, "the slow save was too fast to tell"
+    assert slow.wait(90) == 0
+
+
+def test_saves_and_restores_from_all_sides(place: Place):
+    for number in range(30):
+        (place.ws / f"f{number}").write_text(f"{number}\n")
+    first = place.save()
+    store = place.service().get_store(place.ws)
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(4):
+                (place.ws / f"f{number}").write_text(f"{number} {step}\n")
+                if number % 2:
+                    store.save(f"{number} {step}")
+                else:
+                    store.rollback(first, f"f{number}")
+                    assert (place.ws / f"f{number}").read_text() == f"{number}\n"
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    store.reset(first)
+    assert all((place.ws / f"f{number}").read_text() == f"{number}\n" for number in range(30))
+
+
+# Ctrl-C
+
+
+def is_asleep(pid: int) -> bool:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()[0] == "S"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
+def test_ctrl_c_during_a_save(place: Place):
+    heavy(place.ws)
+    child = place.start("save", "interrupted")
+    until(lambda: bool(place.daemons()))
+    until(lambda: is_busy(place) and is_asleep(child.pid))
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err) == (130, b"", b"ckpt: interrupted\n")
+    # Done or not, what is there is sound, and the next save makes it complete.
+    again = place.json("save", "again")
+    assert again["complete"] is True
+    assert again["seq"] <= 2
+    assert place.json("status")["changes"] == []
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
+def test_ctrl_c_with_json_is_one_document(place: Place):
+    heavy(place.ws)
+    child = place.start("--json", "save")
+    until(lambda: bool(place.daemons()))
+    until(lambda: is_busy(place) and is_asleep(child.pid))
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, err) == (130, b"")
+    assert one_line(out)["error"] == {"kind": "cancelled", "message": "interrupted", "hint": None, "paths": []}
