@@ -19,14 +19,24 @@ from support import bootstrap, isolation
 
 EXIT_CANNOT_PREPARE = 3
 SOURCES = ["protocol/ckpt_protocol", "daemon/ckptd", "client/fabricatio_checkpoint"]
+OPTIONAL = [
+    *(f"tests/client/test_{name}.py" for name in ("fabricatio_roles", "mixin_pydantic", "mixin", "async", "hooks")),
+    "tests/e2e/test_many_roles.py",
+]
+NEWEST_FOR_OPTIONAL = ("python3.14", "python3.13", "python3.12")
 
 
 def main() -> int:
     """Run what was asked for; 0 where everything passed, 3 where the environment could not be made."""
     options, for_pytest = _parser().parse_known_args()
+    if options.optional and sys.version_info < (3, 12):
+        return _run_with_a_newer_python()
     try:
         bootstrap.need_git()
-        place = bootstrap.prepare(".venv-test", dev=True, editable=True)
+        if options.optional:
+            place = bootstrap.prepare(".venv-optional", dev=True, editable=True, extras="cli,fabricatio")
+        else:
+            place = bootstrap.prepare(".venv-test", dev=True, editable=True)
     except bootstrap.CannotPrepareError as error:
         print(f"run.py: {error}")
         return EXIT_CANNOT_PREPARE
@@ -39,11 +49,24 @@ def main() -> int:
         isolation.remove(temporary)
 
 
+def _run_with_a_newer_python() -> int:
+    for name in NEWEST_FOR_OPTIONAL:
+        found = shutil.which(name)
+        # A launcher of that name may be there without the Python.
+        if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return subprocess.run([found, __file__, *sys.argv[1:]], check=False).returncode
+    print("run.py: fabricatio-core needs Python 3.12 or newer, and none of them is here")
+    return EXIT_CANNOT_PREPARE
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog="All other arguments go to pytest.", allow_abbrev=False
     )
     parser.add_argument("--core", action="store_true", help="only the tests marked core, and no linters")
+    parser.add_argument(
+        "--optional", action="store_true", help="only the tests with fabricatio-core, in an environment that has it"
+    )
     parser.add_argument("--no-lint", action="store_true", help="only the tests")
     parser.add_argument("--long", action="store_true", help="many more generated examples (sets CKPT_TEST_LONG=1)")
     return parser
@@ -54,7 +77,7 @@ def _run_all(options: argparse.Namespace, for_pytest: list[str], place: Path, te
     environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(temporary, "hypothesis")
     if options.long:
         environ["CKPT_TEST_LONG"] = "1"
-    failed = [] if options.core or options.no_lint else _lint(place, environ)
+    failed = [] if options.core or options.no_lint or options.optional else _lint(place, environ)
     _say_what_is_left_out(options)
     command = [bootstrap.binary(place, "python"), "-m", "pytest", *_pytest_options(options), *for_pytest]
     status = _step("pytest", command, environ)
@@ -86,6 +109,8 @@ def _step(name: str, command: list[str], environ: dict[str, str]) -> int:
 
 def _pytest_options(options: argparse.Namespace) -> list[str]:
     chosen = ["-m", "core"] if options.core else []
+    if options.optional:
+        chosen += OPTIONAL
     workers = ["-n", "2"] if (os.cpu_count() or 1) >= 2 else []
     return [*chosen, *workers]
 
@@ -95,6 +120,10 @@ def _say_what_is_left_out(options: argparse.Namespace) -> None:
         print("left out: linters, and tests not marked core (--core)")
     elif options.no_lint:
         print("left out: linters (--no-lint)")
+    if options.optional:
+        print("left out: linters, and tests that are the same without fabricatio-core (--optional)")
+    else:
+        print("left out: tests with fabricatio-core, which needs Python 3.12 (--optional)")
     if not options.long:
         print("left out: the long search for counterexamples (--long)")
     if shutil.which("systemctl") is None:

@@ -157,7 +157,7 @@ def test_the_protocol_imports_msgspec_and_the_standard_library_alone():
         ("watchfiles", "ckptd.watch"),
         ("pygit2", "ckptd.shadow"),
         ("rich", "fabricatio_checkpoint.cli"),
-        ("dotenv", "fabricatio_checkpoint.configfile"),
+        ("dotenv", "fabricatio_checkpoint.dotenvfile"),
         ("fabricatio_core", "fabricatio_checkpoint"),
     ],
 )

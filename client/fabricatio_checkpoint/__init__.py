@@ -7,6 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from fabricatio_checkpoint.aio import AsyncCheckpointService, AsyncCheckPointStore
     from fabricatio_checkpoint.capabilities.checkpoint import Checkpoint
     from fabricatio_checkpoint.config import checkpoint_config
     from fabricatio_checkpoint.errors import (
@@ -19,18 +20,22 @@ if TYPE_CHECKING:
         StorageError,
         TransportError,
     )
+    from fabricatio_checkpoint.hooks import Guard, guarded
     from fabricatio_checkpoint.inited_service import get_checkpoint_service
     from fabricatio_checkpoint.rust import prune_stores
     from fabricatio_checkpoint.service import CheckpointService
     from fabricatio_checkpoint.store import CheckPointStore
 
 __all__ = [
+    "AsyncCheckPointStore",
+    "AsyncCheckpointService",
     "CheckPointStore",
     "Checkpoint",
     "CheckpointError",
     "CheckpointService",
     "ConnectionLost",
     "DaemonStartError",
+    "Guard",
     "InputError",
     "InternalError",
     "StateError",
@@ -38,10 +43,15 @@ __all__ = [
     "TransportError",
     "checkpoint_config",
     "get_checkpoint_service",
+    "guarded",
     "prune_stores",
 ]
 
 _HOMES = {
+    "AsyncCheckPointStore": "aio",
+    "AsyncCheckpointService": "aio",
+    "Guard": "hooks",
+    "guarded": "hooks",
     "CheckPointStore": "store",
     "Checkpoint": "capabilities.checkpoint",
     "CheckpointService": "service",

@@ -55,7 +55,8 @@ def read_options(environ: Mapping[str, str], cwd: str | None, names: tuple[str, 
             found[name] = _checked(name, missing.pop(name), place)
         if not missing:
             break
-    found.update({name: option.default for name, option in missing.items()})
+    # A copy: a list may be appended to by who asked for it.
+    found.update({name: _fresh(option.default) for name, option in missing.items()})
     return {name: _absolute(found[name], environ, cwd) if OPTIONS[name].path else found[name] for name in names}
 
 
@@ -140,6 +141,10 @@ def _checked(name: str, option: Option, place: Place) -> object:
         ) from None
 
 
+def _fresh(default: object) -> object:
+    return list(default) if isinstance(default, list) else default
+
+
 def _absolute(path: object, environ: Mapping[str, str], cwd: str | None) -> str | None:
     if not isinstance(path, str):
         return None
@@ -216,10 +221,17 @@ def _strings(value: object, text: bool) -> list[str]:
         try:
             value = json.loads(str(value))
         except ValueError:
-            value = None
+            value = _bare_list(str(value).strip())
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return list(value)
     raise _ExpectedError('a list of strings, such as ["*.log", "data/"]')
+
+
+def _bare_list(text: str) -> list[str] | None:
+    """Read ``[*.log, data/]``, which fabricatio takes without quotes."""
+    if not (text.startswith("[") and text.endswith("]")) or '"' in text:
+        return None
+    return [each.strip() for each in text[1:-1].split(",") if each.strip()]
 
 
 OPTIONS: dict[str, Option] = {
@@ -245,5 +257,5 @@ OPTIONS: dict[str, Option] = {
 }
 """Every option of the table ``[ext.checkpoint]``."""
 
-checkpoint_config = CheckpointConfig()
+checkpoint_config: CheckpointConfig = CheckpointConfig()
 """The options of this process. ``from fabricatio_checkpoint.config import checkpoint_config``"""

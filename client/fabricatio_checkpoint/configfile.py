@@ -41,15 +41,15 @@ class Place:
 def places(environ: Mapping[str, str], cwd: str | None) -> Iterator[Place]:
     """Give the places below the call's own arguments: ``.env``, environment, the project's files, the user's file.
 
-    ``cwd`` None leaves out what lies in the current directory. Raises InputError for a file that cannot be read or
-    understood, when its turn comes.
+    A file that is not in ``cwd`` is looked for in the directories above, as fabricatio does; None leaves these files
+    out. Raises InputError for a file that cannot be read or understood, when its turn comes.
     """
     if cwd is not None:
-        yield _dotenv(os.path.join(cwd, ".env"))
+        yield _dotenv(_nearest(cwd, ".env"), environ)
     yield Place("environment", _options(environ), text=True, key=PREFIX)
     if cwd is not None:
-        yield _toml(os.path.join(cwd, "fabricatio.toml"), ("ext", "checkpoint"))
-        yield _toml(os.path.join(cwd, "pyproject.toml"), ("tool", "fabricatio", "ext", "checkpoint"))
+        yield _toml(_nearest(cwd, "fabricatio.toml"), ("ext", "checkpoint"))
+        yield _toml(_nearest(cwd, "pyproject.toml"), ("tool", "fabricatio", "ext", "checkpoint"))
     yield _toml(global_file(environ), ("ext", "checkpoint"))
 
 
@@ -69,7 +69,7 @@ def global_file(environ: Mapping[str, str]) -> str:
     return os.path.join(base, "fabricatio", "fabricatio.toml")
 
 
-def _options(variables: Mapping[str, str | None]) -> dict[str, str]:
+def _options(variables: Mapping[str, str]) -> dict[str, str]:
     """Pick our variables, whatever their case; one that is set to nothing counts as not set."""
     length = len(PREFIX)
     return {
@@ -77,16 +77,35 @@ def _options(variables: Mapping[str, str | None]) -> dict[str, str]:
     }
 
 
-def _dotenv(path: str) -> Place:
+def _nearest(cwd: str, name: str) -> str:
+    """Give the path of a file in ``cwd``, else in the nearest directory above that has it, else the one in ``cwd``."""
+    here = cwd
+    while True:
+        path = os.path.join(here, name)
+        if _is_ours(path, here == cwd):
+            return path
+        above = os.path.dirname(here)
+        if above == here:
+            return os.path.join(cwd, name)
+        here = above
+
+
+def _is_ours(path: str, chosen: bool) -> bool:
+    """Tell whether there is a file; in a directory that nobody ``chose``, such as /tmp, it must not be a stranger's."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and (chosen or not hasattr(os, "geteuid") or found.st_uid in (0, os.geteuid()))
+
+
+def _dotenv(path: str, environ: Mapping[str, str]) -> Place:
     values: dict[str, str] = {}
     data = _read(path)
     if PREFIX.encode() in data.upper():
-        import io
+        from fabricatio_checkpoint.dotenvfile import variables
 
-        from dotenv import dotenv_values
-
-        text = data.decode("utf-8", "surrogateescape")
-        values = _options(dotenv_values(stream=io.StringIO(text), interpolate=False))
+        values = _options(variables(data.decode("utf-8", "surrogateescape"), environ))
     return Place(path, values, text=True, key=PREFIX, path=path)
 
 

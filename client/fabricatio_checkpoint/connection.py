@@ -14,6 +14,7 @@ from _thread import allocate_lock
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 from fabricatio_checkpoint import launch
 from fabricatio_checkpoint.errors import CheckpointError, ConnectionLost, error_of, from_reply
+from fabricatio_checkpoint.interruption import current
 from fabricatio_checkpoint.link import BrokenLinkError, Link
 
 TYPE_CHECKING = False
@@ -43,6 +44,7 @@ READS = frozenset(
 _MAX_IDLE = 4
 _STOPPING_DEADLINE_S = 15.0
 _STOPPING_PAUSE_S = 0.05
+_UNHEARD_TRIES = 5
 
 
 class Connection:
@@ -94,9 +96,10 @@ class Connection:
             try:
                 return self._attempt(method, params, start and not again.own, on_notice)
             except BrokenLinkError as broken:
-                if again.resent or (broken.sent and not repeatable):
+                if (interruption := current()) is not None:
+                    interruption.check()
+                if (broken.sent and not repeatable) or not again.may_resend(broken):
                     raise _lost(broken, method, self._path) from broken
-                again.resent = True
             except CheckpointError as error:
                 self._follow(error, again)
 
@@ -114,11 +117,12 @@ class Connection:
         pool = self._own_pool()
         link = pool.take(self._path) or self._connect(pool, start)
         try:
-            reply = link.request(method, params, on_notice)
+            reply = _ask(link, method, params, on_notice)
         except CheckpointError:
             pool.drop(link)
             raise
-        except BrokenLinkError:
+        except BrokenLinkError as broken:
+            broken.unheard = link.peer is None
             # The idle ones lead to the same daemon, which has just gone.
             pool.drop(link)
             pool.close_idle()
@@ -153,6 +157,8 @@ class Connection:
             self._path = owner
         elif error.kind == "stopping" and not again.own and time.monotonic() < again.deadline:
             # Refused by a daemon that is about to end: nothing was done, and soon another one can be started.
+            if (interruption := current()) is not None:
+                interruption.check()
             time.sleep(_STOPPING_PAUSE_S)
         else:
             raise error
@@ -171,9 +177,21 @@ class _Again:
 
     def __init__(self, method: str) -> None:
         self.own = method.startswith("daemon.")
-        self.resent = False
+        self._resent = False
+        self._unheard = 0
         self.redirected = False
         self.deadline = time.monotonic() + _STOPPING_DEADLINE_S
+
+    def may_resend(self, broken: BrokenLinkError) -> bool:
+        """Whether a request that may be repeated is to be sent again; counts it."""
+        if broken.unheard and not self.own and self._unheard < _UNHEARD_TRIES:
+            # A process that is killed hangs up on its clients before it stops listening: who comes back at once
+            # meets it once more, and was never heard.
+            self._unheard += 1
+            time.sleep(_STOPPING_PAUSE_S)
+            return True
+        first, self._resent = not self._resent, True
+        return first
 
 
 class _Pool:
@@ -233,6 +251,18 @@ class _Pool:
     def __del__(self) -> None:
         for link in self._idle:
             link.close()
+
+
+def _ask(link: Link, method: str, params: dict[str, Any], on_notice: Notice | None) -> dict[str, Any]:
+    interruption = current()
+    if interruption is None:
+        return link.request(method, params, on_notice)
+    try:
+        interruption.watch(link)
+        return link.request(method, params, on_notice)
+    finally:
+        # From here on the socket may be closed or serve another thread.
+        interruption.watch(None)
 
 
 def _result(reply: dict[str, Any], method: str) -> dict[str, Any]:

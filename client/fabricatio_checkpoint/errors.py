@@ -54,7 +54,7 @@ class CheckpointError(RuntimeError):
         self.message = message
         self.kind = kind
         self.hint = hint
-        self.paths = list(paths)
+        self.paths: list[str] = list(paths)
         self.retryable = retryable
         self.error_id = error_id
         self.method = method

@@ -18,9 +18,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["connect", "dial", "socket_path"]
+__all__ = ["connect", "dial", "program", "socket_path"]
 
 _NOBODY_THERE = (errno.ENOENT, errno.ECONNREFUSED)
+_LONGEST_NAME = 60
 
 
 def socket_path(configured: str | None = None, environ: Mapping[str, str] | None = None) -> str:
@@ -43,6 +44,14 @@ def connect(path: str, *, start: bool = True, environ: Mapping[str, str] | None 
     from fabricatio_checkpoint import spawn
 
     return spawn.start(path, os.environ if environ is None else environ)
+
+
+def program() -> str:
+    """Name this program in printable ASCII, for the history: who made this checkpoint."""
+    name = os.path.basename(sys.argv[0] if sys.argv else "")
+    if name in ("", "-c", "-m", "__main__.py"):
+        name = "python"
+    return "".join(char if "!" <= char <= "~" else "?" for char in name)[:_LONGEST_NAME]
 
 
 def dial(path: str) -> _socket.socket | None:

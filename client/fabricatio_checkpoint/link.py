@@ -25,11 +25,15 @@ _PIECE_BYTES = 256 * 1024
 
 
 class BrokenLinkError(Exception):
-    """The socket cannot be used any more; ``sent`` tells whether the daemon may have got the whole request."""
+    """The socket cannot be used any more; ``sent`` tells whether the daemon may have got the whole request.
+
+    ``unheard`` is set where the daemon had not even answered the socket's hello.
+    """
 
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)
         self.sent = sent
+        self.unheard = False
 
 
 class Link:
@@ -43,6 +47,7 @@ class Link:
         self._decoder = FrameDecoder(MAX_REPLY_BYTES)
         self._frames: list[bytes] = []
         self._last_id = _HELLO_ID
+        self._is_sent = False
 
     def request(self, method: str, params: dict[str, Any], on_notice: Notice | None = None) -> dict[str, Any]:
         """Send one request and wait for its reply, the whole JSON-RPC object; notifications go to ``on_notice``.
@@ -77,8 +82,25 @@ class Link:
     def cancel(self) -> None:
         """Ask the daemon to give up the last request, if that can be said without waiting."""
         try:
-            self._sock.settimeout(0)
-            self._sock.send(_frame(None, "$/cancel", {"id": self._last_id}))
+            self._sock.send(_frame(None, "$/cancel", {"id": self._last_id}), _socket.MSG_DONTWAIT)
+        except OSError:
+            return
+
+    def call_off(self) -> None:
+        """Let go of the request that another thread waits for: ask the daemon to give it up, or do not send it.
+
+        The other thread gets the daemon's answer, or BrokenLinkError.
+        """
+        if self._is_sent:
+            self.cancel()
+        else:
+            # Half a request may be out, and nothing may follow it.
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """End the waiting of another thread with BrokenLinkError."""
+        try:
+            self._sock.shutdown(_socket.SHUT_RDWR)
         except OSError:
             return
 
@@ -88,8 +110,10 @@ class Link:
 
     def _exchange(self, frame: bytes, request_id: int, greet: bool, on_notice: Notice | None) -> dict[str, Any]:
         sent = True
+        self._is_sent = False
         try:
             self._sock.sendall(frame)
+            self._is_sent = True
         except ConnectionError:
             # The last byte did not go out, so nothing was asked. The daemon may have said why it hung up: read on.
             sent = False

@@ -1,7 +1,6 @@
 """The stores of one checkpoint directory, and the one connection through which they are reached."""
 
 import os
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ __all__ = ["CheckpointService"]
 # is born with it locked by a thread that the child does not have.
 _LOCK = threading.RLock()
 os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
-
-_LONGEST_NAME = 60
 
 
 class CheckpointService:
@@ -44,7 +41,7 @@ class CheckpointService:
         self._root = wire.real_directory(root)
         self._cache_size = _positive(checkpoint_config.cache_size if cache_size is None else cache_size)
         address = launch.socket_path(checkpoint_config.socket if socket is None else socket)
-        self._connection = Connection(address, client=_program(), session=session)
+        self._connection = Connection(address, client=launch.program(), session=session)
         # Least recently used first.
         self._stores: dict[bytes, CheckPointStore] = {}
         self._opened: dict[bytes, dict[str, Any]] = {}
@@ -122,11 +119,3 @@ def _positive(cache_size: int) -> int:
     if not isinstance(cache_size, int) or isinstance(cache_size, bool) or cache_size < 1:
         raise error_of("bad_option", f"cache_size: expected a whole number of at least 1, found {cache_size!r}")
     return cache_size
-
-
-def _program() -> str:
-    """Name this program in printable ASCII, for the history: who made this checkpoint."""
-    name = os.path.basename(sys.argv[0] if sys.argv else "")
-    if name in ("", "-c", "-m", "__main__.py"):
-        name = "python"
-    return "".join(char if "!" <= char <= "~" else "?" for char in name)[:_LONGEST_NAME]

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ckpt_protocol.address import ensure_private, state_dir
+from ckpt_protocol.framing import encode_frame
 from fabricatio_checkpoint.errors import CheckpointError, error_of
 from fabricatio_checkpoint.launch import dial
 
@@ -23,6 +24,12 @@ _LONGEST_PAUSE_S = 0.2
 _TAIL_BYTES = 4096
 _TAIL_LINES = 15
 _LOG_LIMIT_BYTES = 1024 * 1024
+_ENDING_S = 5.0
+"""How long a daemon that hung up may take to end."""
+
+_UNWRITABLE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
+_QUESTION = encode_frame(b'{"jsonrpc":"2.0","method":"daemon.status","params":{},"id":0}')
+"""Answered once all is loaded; any answer will do, also one of another version."""
 
 _NOT_INHERITED = (
     "GIT_",  # would lead the daemon to another repository
@@ -57,19 +64,19 @@ def start(path: str, environ: Mapping[str, str]) -> _socket.socket:
     """
     directory = state_dir(environ)
     try:
-        ensure_private(directory)
         lock = _open_lock(directory, path)
     except OSError as error:
         raise error_of("start_failed", f"cannot start the daemon: {error}") from error
     try:
         return _start_under(lock, path, directory, environ)
     finally:
-        # Unlocked by name: a child forked elsewhere in the process may hold a copy of the descriptor.
-        fcntl.flock(lock, fcntl.LOCK_UN)
-        os.close(lock)
+        if lock is not None:
+            # Unlocked by name: a child forked elsewhere in the process may hold a copy of the descriptor.
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            os.close(lock)
 
 
-def _start_under(lock: int, path: str, directory: str, environ: Mapping[str, str]) -> _socket.socket:
+def _start_under(lock: int | None, path: str, directory: str, environ: Mapping[str, str]) -> _socket.socket:
     log = _Log(os.path.join(directory, "ckptd.start.log"), 0)
     deadline = time.monotonic() + DEADLINE_S
     pause = _FIRST_PAUSE_S
@@ -78,9 +85,13 @@ def _start_under(lock: int, path: str, directory: str, environ: Mapping[str, str
         mine = child is None and _locked(lock)
         ended = child is not None and child.poll() is not None
         connected = dial(path)
-        if connected is not None:
+        if connected is not None and (child is None or _answers(connected, deadline)):
             return connected
-        if ended or time.monotonic() > deadline:
+        if connected is not None and child is not None and _ended_well(child):
+            # Somebody has told it to stop in its first moment.
+            child, connected = None, None
+            continue
+        if ended or connected is not None or time.monotonic() > deadline:
             raise _failed(path, child, log)
         if mine:
             child, log = _spawn(path, log.path, environ)
@@ -88,13 +99,48 @@ def _start_under(lock: int, path: str, directory: str, environ: Mapping[str, str
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-def _open_lock(directory: str, path: str) -> int:
+def _answers(sock: _socket.socket, deadline: float) -> bool:
+    """Wait for the first answer; False where the daemon has hung up instead: its imports may have failed."""
+    try:
+        sock.settimeout(max(0.1, deadline - time.monotonic()))
+        sock.sendall(_QUESTION)
+        while piece := sock.recv(65536):
+            if piece.endswith(b"\n"):
+                sock.settimeout(None)
+                return True
+    except TimeoutError:
+        # It is slow, but it is there: from here on it is the caller's patience that counts.
+        sock.close()
+        return False
+    except OSError:
+        pass
+    sock.close()
+    return False
+
+
+def _ended_well(child: _Detached) -> bool:
+    try:
+        return child.wait(_ENDING_S) == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+def _open_lock(directory: str, path: str) -> int | None:
+    """Open the start lock; None where nothing can be written: then the daemon's own lock has to do."""
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    return os.open(os.path.join(directory, f"start-{digest}.lock"), flags, 0o600)
+    try:
+        ensure_private(directory)
+        return os.open(os.path.join(directory, f"start-{digest}.lock"), flags, 0o600)
+    except OSError as error:
+        if error.errno in _UNWRITABLE:
+            return None
+        raise
 
 
-def _locked(lock: int) -> bool:
+def _locked(lock: int | None) -> bool:
+    if lock is None:
+        return True
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -113,7 +159,8 @@ def _spawn(path: str, log_path: str, environ: Mapping[str, str]) -> tuple[_Detac
         try:
             offset = os.fstat(log).st_size
             child = _Detached(
-                [sys.executable, "-m", "ckptd", "--socket", path],
+                # -P: what lies in the current directory must not become part of the daemon.
+                [sys.executable, "-P", "-m", "ckptd", "--socket", path],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -130,7 +177,12 @@ def _spawn(path: str, log_path: str, environ: Mapping[str, str]) -> tuple[_Detac
 
 
 def _open_log(path: str) -> int:
-    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        if error.errno not in (*_UNWRITABLE, errno.ENOENT):
+            raise
+        return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     if os.fstat(log).st_size > _LOG_LIMIT_BYTES:
         os.ftruncate(log, 0)
     return log

@@ -10,6 +10,7 @@ from ckpt_protocol.wirepath import encode
 from fabricatio_checkpoint import wire
 from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import StateError, error_of
+from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
 from fabricatio_checkpoint.wire import AnyPath
 
@@ -224,6 +225,13 @@ class CheckPointStore:
     def redo(self, *, dry_run: bool = False, digest: str | None = None, skip_conflicts: bool = False) -> RestoreResult:
         """Do again what the last undo took back."""
         return self._step("checkpoint.redo", dry_run, digest, skip_conflicts)
+
+    def guard(self, msg: str | None = None, *, restore: bool = False, kind: str = "auto") -> Guard:
+        """Checkpoint before a block (``with``, ``async with``) or each call of a function (as a decorator).
+
+        ``restore`` resets the worktree where the block ends with an exception; see Guard.
+        """
+        return Guard(lambda: self, msg, restore=restore, kind=kind)
 
     def __repr__(self) -> str:
         return f"CheckPointStore({os.fsdecode(self._worktree)!r})"

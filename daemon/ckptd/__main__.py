@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ckpt_protocol import address as addresses
 from ckpt_protocol.version import BUILD
 from ckptd import config, listen, log, notify
+from ckptd.deadline import Deadline
 from ckptd.lock import DataLocks, this_process
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ EXIT_DAEMON: Final = 60
 EXIT_BUG: Final = 70
 
 _SWITCH_INTERVAL_S: Final = 0.0005
+_PATIENCE_S: Final = 60.0
 
 _logger = logging.getLogger("ckptd")
 
@@ -40,14 +42,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_daemon(_parse(sys.argv[1:] if argv is None else argv), _shadow_catalog)
 
 
-def run_daemon(options: Options, catalog_factory: Callable[[], "Catalog"]) -> int:
+def run_daemon(options: Options, catalog_factory: Callable[[], "Catalog"], patience_s: float = _PATIENCE_S) -> int:
     """Run a daemon on the stores that ``catalog_factory`` gives; return the exit code.
 
-    0: it was told to stop, or had nothing to do; 60: the address cannot be had; 70: a bug, which is in the log.
-    The factory is called once the socket is bound, so that its imports hold up nobody who connects.
+    0: it was told to stop, or had nothing to do; 60: the address cannot be had; 70: a bug, which is in the log, or
+    something that hung for ``patience_s`` seconds when it was to end. The factory is called once the socket is
+    bound, so that its imports hold up nobody who connects.
     """
     environ = os.environ
     _prepare_process(environ)
+    supervisor = notify.take_supervisor(environ)
     settings = config.load(environ)
     journal = options.stderr or "JOURNAL_STREAM" in environ
     log.configure(None if journal else addresses.state_dir(environ))
@@ -61,9 +65,12 @@ def run_daemon(options: Options, catalog_factory: Callable[[], "Catalog"]) -> in
         print(f"ckptd: {error}", file=sys.stderr)  # noqa: T201 - the one line for whoever started it
         return EXIT_DAEMON
     locks = DataLocks(this_process(address.path))
+    deadline = Deadline(patience_s, address.remove)
     try:
-        return _run(address, settings, locks, catalog_factory, environ.pop("NOTIFY_SOCKET", None))
+        return _run(address, settings, locks, catalog_factory, supervisor, deadline)
     finally:
+        # Also what broke may have left a thread that never ends.
+        deadline.start()
         address.close()
         locks.close()
 
@@ -73,18 +80,22 @@ def _run(
     settings: config.Config,
     locks: DataLocks,
     catalog_factory: Callable[[], "Catalog"],
-    notify_socket: str | None,
+    supervisor: notify.Supervisor,
+    deadline: Deadline,
 ) -> int:
     try:
         # Heavy imports, after the socket is there and before anything is answered.
         import anyio
 
         from ckptd.life import live
+        from ckptd.modules import load_all
 
+        load_all()
         catalog = catalog_factory()
-        anyio.run(live, address, settings, catalog, locks, lambda state: notify.notify(notify_socket, state))
-    except Exception:
+        anyio.run(live, address, settings, catalog, locks, supervisor, deadline)
+    except Exception as error:
         _logger.exception("the daemon ends because of a bug")
+        print(f"ckptd: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - for whoever started it
         return EXIT_BUG
     return EXIT_OK
 

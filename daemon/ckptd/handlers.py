@@ -40,12 +40,17 @@ class Peer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Daemon:
-    """What the methods can reach. ``stop`` asks the daemon to end and returns at once."""
+    """What the methods can reach. ``stop`` asks the daemon to end and returns at once.
+
+    ``may_be_replaced`` tells whether nothing but the request that asks is under way, and whether an end would bring
+    anything: a start by the service manager may give the same build again.
+    """
 
     manager: "Manager"
     socket: bytes
     connections: Callable[[], int]
     stop: Callable[[], None]
+    may_be_replaced: Callable[[], bool]
     started: float
     """On the clock of time.monotonic(), in seconds."""
 
@@ -91,10 +96,12 @@ async def daemon_status(daemon_: Daemon, _peer: Peer, _params: daemon.StatusPara
     )
 
 
-async def stop(daemon_: Daemon, _peer: Peer, _params: daemon.StopParams) -> daemon.StopResult:
+async def stop(daemon_: Daemon, _peer: Peer, params: daemon.StopParams) -> daemon.StopResult:
     """Ask the daemon to end; what is running, this answer included, is finished first."""
-    daemon_.stop()
-    return daemon.StopResult(pid=os.getpid())
+    stopping = not params.if_idle or daemon_.may_be_replaced()
+    if stopping:
+        daemon_.stop()
+    return daemon.StopResult(pid=os.getpid(), stopping=stopping)
 
 
 async def open_worktree(daemon_: Daemon, _peer: Peer, params: worktree.OpenParams) -> worktree.OpenResult:

@@ -3,19 +3,22 @@
 import logging
 import signal
 import time
-from collections.abc import Callable
 from typing import Final
 
 import anyio
 import anyio.abc
 
+from ckpt_protocol.version import BUILD
 from ckptd.config import Config
 from ckptd.core.manager import Manager
 from ckptd.core.ports import Catalog
+from ckptd.deadline import Deadline
 from ckptd.dispatch import Dispatcher
 from ckptd.handlers import Daemon
 from ckptd.listen import Address
 from ckptd.lock import DataLocks
+from ckptd.modules import build_on_disk
+from ckptd.notify import Supervisor
 from ckptd.server import Server
 
 __all__ = ["live"]
@@ -26,17 +29,25 @@ _SETTLE_S: Final = 5.0
 _RESTING: Final = ("idle", "halted", "closed")
 """States of an actor that keep no daemon from ending."""
 
+_WATCHDOG_TIMES: Final = 3
+"""So many signs of life in the time that the service manager allows for one."""
+
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _logger = logging.getLogger(__name__)
 
 
 async def live(
-    address: Address, config: Config, catalog: Catalog, locks: DataLocks, tell: Callable[[str], None]
+    address: Address,
+    config: Config,
+    catalog: Catalog,
+    locks: DataLocks,
+    supervisor: Supervisor,
+    deadline: Deadline,
 ) -> None:
     """Serve until a signal, ``daemon.stop``, idleness or the loss of the address; then drain.
 
-    ``tell`` passes a state on to the service manager.
+    ``deadline`` is started with the drain.
     """
     stop = anyio.Event()
     manager = Manager(catalog, locks.claim, cache_size=config.cache_size)
@@ -45,6 +56,7 @@ async def live(
         socket=address.path.encode("utf-8", "surrogateescape"),
         connections=lambda: server.connections,
         stop=stop.set,
+        may_be_replaced=lambda: _may_be_replaced(address, server, manager),
         started=time.monotonic(),
     )
     server = Server(address, Dispatcher(daemon))
@@ -53,11 +65,13 @@ async def live(
         await tasks.start(_on_signal, stop)
         tasks.start_soon(_on_loss, server, stop)
         tasks.start_soon(_on_idleness, server, manager, config.idle_exit_s, stop)
+        tasks.start_soon(_feed_watchdog, supervisor)
         tasks.start_soon(server.run)
         _logger.info("serving %s", address.path)
-        tell("READY=1")
+        supervisor.tell(f"READY=1\nSTATUS=serving {address.path}")
         await stop.wait()
-        tell("STOPPING=1")
+        supervisor.tell("STOPPING=1\nSTATUS=finishing what runs")
+        deadline.start()
         await _drain(address, server, manager)
         tasks.cancel_scope.cancel()
 
@@ -69,6 +83,20 @@ async def _drain(address: Address, server: Server, manager: Manager) -> None:
     address.remove()
     await server.settle(_SETTLE_S)
     _logger.info("drained")
+
+
+def _may_be_replaced(address: Address, server: Server, manager: Manager) -> bool:
+    # The request that asks is one.
+    if server.in_flight > 1 or not _all_rest(manager):
+        return False
+    # What a service manager starts next is whatever is installed there, not what the client has.
+    return not address.adopted or build_on_disk() not in (None, BUILD)
+
+
+async def _feed_watchdog(supervisor: Supervisor) -> None:
+    while supervisor.watchdog_s:
+        supervisor.tell("WATCHDOG=1")
+        await anyio.sleep(supervisor.watchdog_s / _WATCHDOG_TIMES)
 
 
 async def _on_signal(stop: anyio.Event, *, task_status: anyio.abc.TaskStatus[None]) -> None:
@@ -88,7 +116,7 @@ async def _on_idleness(server: Server, manager: Manager, idle_exit_s: float, sto
     if idle_exit_s == 0:
         return
     while True:
-        busy = server.connections > 0 or any(not _rests(store.state, store.queued) for store in manager.stores())
+        busy = server.connections > 0 or not _all_rest(manager)
         # Busy now means a whole idle time from now at the earliest; else what is left since the last one left.
         left = idle_exit_s if busy else server.last_active + idle_exit_s - time.monotonic()
         if left <= 0:
@@ -98,5 +126,5 @@ async def _on_idleness(server: Server, manager: Manager, idle_exit_s: float, sto
         await anyio.sleep(left)
 
 
-def _rests(state: str, queued: int) -> bool:
-    return state.lower() in _RESTING and queued == 0
+def _all_rest(manager: Manager) -> bool:
+    return all(store.state.lower() in _RESTING and store.queued == 0 for store in manager.stores())

@@ -14,8 +14,8 @@ from ckptd.lock import HeldLock, LockedElsewhereError, this_process
 __all__ = ["Address", "AddressInUseError"]
 
 _BACKLOG: Final = 1024
-_WAIT_S: Final = 3.0
-"""How long a start waits for the end of a daemon that holds the lock and does not answer."""
+_WAIT_S: Final = 8.0
+"""How long a start waits for a daemon that holds the lock and does not answer: it ends, or binds its socket again."""
 _RETRY_S: Final = 0.05
 
 
@@ -75,12 +75,15 @@ class Address:
         return os.path.isdir(os.path.dirname(self.path))
 
     def keep_lock(self) -> bool:
-        """Tell whether the lock is still the file at its path, after taking that one where it is another."""
+        """Tell whether the lock is still the file at its path, after taking that one where it is another.
+
+        False means that another process has it; raises OSError where that cannot be found out.
+        """
         if self._lock.is_at(self._lock_path):
             return True
         try:
             lock = HeldLock.take(self._lock_path, this_process(self.path))
-        except (LockedElsewhereError, OSError):
+        except LockedElsewhereError:
             return False
         self._lock.close()
         self._lock = lock

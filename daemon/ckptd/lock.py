@@ -24,6 +24,7 @@ LOCK_NAME: Final = b".lock"
 _INFO_BYTES: Final = 4096
 _ATTEMPTS: Final = 5
 _RETRY_S: Final = 0.02
+_ORPHAN_ATTEMPTS: Final = 750
 
 
 class Owner(NamedTuple):
@@ -94,24 +95,29 @@ class DataLocks:
         self._held: dict[bytes, HeldLock] = {}
         self._mutex = threading.Lock()
 
-    def claim(self, checkpoint_dir: bytes) -> None:
-        """Make sure that this process owns a checkpoint directory, which is made (0700) where absent.
+    def claim(self, checkpoint_dir: bytes, make: bool = True) -> bool:
+        """Make sure that this process owns a checkpoint directory; ``make`` makes one (0700) where it is absent.
 
-        The lock is compared with the file at each call and taken anew where that is another. Raises DomainError:
-        ``owned_elsewhere`` (the hint is the owner's address, if it is on this host), ``foreign_owner``,
-        ``not_a_directory``, and what from_os_error() gives.
+        Without ``make`` nothing is made where there is no store to own: neither the directory nor its lock.
+        The lock is compared with the file at each call and taken anew where that is another. Gives False where
+        this is no longer the directory that was owned before: whatever was opened below it must be closed.
+        Raises DomainError, which says the same: ``owned_elsewhere`` (the hint is the owner's address, if it is
+        on this machine), ``foreign_owner``, ``not_a_directory``, and what from_os_error() gives.
         """
         path = os.path.join(checkpoint_dir, LOCK_NAME)
         with self._mutex:
             held = self._held.get(checkpoint_dir)
         # No file is touched under the mutex: a slow file system holds up nobody who uses another one.
         if held is not None and held.is_at(path):
-            return
+            return True
         self._release(checkpoint_dir)
+        if not make and _nothing_to_own(checkpoint_dir, path):
+            return held is None
         _prepare(checkpoint_dir)
-        held = self._take(checkpoint_dir, path)
+        taken = self._take(checkpoint_dir, path)
         with self._mutex:
-            self._held[checkpoint_dir] = held
+            self._held[checkpoint_dir] = taken
+        return held is None
 
     def close(self) -> None:
         """Give all locks back."""
@@ -126,19 +132,27 @@ class DataLocks:
             held.close()
 
     def _take(self, checkpoint_dir: bytes, path: bytes) -> HeldLock:
-        attempts = _ATTEMPTS
+        attempts = 0
         while True:
-            attempts -= 1
+            attempts += 1
             try:
                 # Two names of one directory: a second flock would be refused because of our own first one.
                 return self._same_file(path) or HeldLock.take(path, self._owner)
             except LockedElsewhereError as error:
-                # Perhaps a thread of ours, by another name, or an owner that is about to say who it is.
-                if error.owner not in (None, self._owner) or not attempts:
+                if attempts >= self._patience(error.owner):
                     raise _owned_elsewhere(checkpoint_dir, error.owner, self._owner) from error
             except OSError as error:
                 raise from_os_error(error, "lock", path) from error
             time.sleep(_RETRY_S)
+
+    def _patience(self, owner: Owner | None) -> int:
+        """Give how often to try."""
+        if owner in (None, self._owner):
+            # Perhaps a thread of ours, by another name, or an owner that is about to say who it is.
+            return _ATTEMPTS
+        # Who had the address that is ours now has lost it: nobody can be sent there, and it ends when it notices.
+        same = owner.address == self._owner.address and _same_machine(owner, self._owner)
+        return _ORPHAN_ATTEMPTS if same else 1
 
     def _same_file(self, path: bytes) -> HeldLock | None:
         found = _identity(path)
@@ -172,12 +186,32 @@ def _owned_elsewhere(checkpoint_dir: bytes, owner: Owner | None, me: Owner) -> D
     what = f"{to_text(checkpoint_dir)} belongs to another daemon"
     if owner is None:
         return DomainError("owned_elsewhere", what, hint="try again: it is just starting", paths=(checkpoint_dir,))
-    if owner.host != me.host:
+    if not _same_machine(owner, me):
         hint = f"stop the daemon (pid {owner.pid}) on {owner.host}, or use another checkpoint directory"
         return DomainError("owned_elsewhere", f"{what} on host {owner.host}", hint=hint, paths=(checkpoint_dir,))
     message = f"{what}, pid {owner.pid} at {owner.address}"
     # The client takes the hint as the address to go to.
     return DomainError("owned_elsewhere", message, hint=owner.address, paths=(to_bytes(owner.address),))
+
+
+def _same_machine(one: Owner, other: Owner) -> bool:
+    # A container has a name of its own, and a laptop gets another one with each network; the boot is one.
+    if one.boot_id and other.boot_id:
+        return one.boot_id == other.boot_id
+    return one.host == other.host
+
+
+def _nothing_to_own(checkpoint_dir: bytes, lock_path: bytes) -> bool:
+    """Tell whether no daemon ever had this directory and no store was put there by hand."""
+    if os.path.lexists(lock_path):
+        return False
+    try:
+        with os.scandir(checkpoint_dir) as entries:
+            return not any(os.path.isdir(os.path.join(entry.path, b"ckpt")) for entry in entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError as error:
+        raise from_os_error(error, "look into the checkpoint directory", checkpoint_dir) from error
 
 
 def _prepare(checkpoint_dir: bytes) -> None:

@@ -1,11 +1,11 @@
-"""What systemd says to a service and hears from it: passed sockets, readiness. Plain protocol, no library."""
+"""What systemd says to a service and hears from it: passed sockets, state, watchdog. Plain protocol, no library."""
 
 import os
 import socket
 from collections.abc import MutableMapping
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["adopt_sockets", "notify"]
+__all__ = ["Supervisor", "adopt_sockets", "take_supervisor"]
 
 _FIRST_FD: Final = 3
 
@@ -23,17 +23,33 @@ def adopt_sockets(environ: MutableMapping[str, str]) -> list[socket.socket]:
     return [taken for fd in range(_FIRST_FD, _FIRST_FD + int(count)) if (taken := _adopt(fd)) is not None]
 
 
-def notify(destination: str | None, state: str) -> None:
-    """Send ``state`` ("READY=1") to the service manager; without one, or with a deaf one, nothing happens."""
-    if not destination or destination[0] not in "/@":
-        return
-    peer = "\0" + destination[1:] if destination[0] == "@" else destination
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-            sender.sendto(state.encode(), peer)
-    except OSError:
-        # Readiness is a courtesy: a service that works must not end because nobody listens.
-        return
+class Supervisor(NamedTuple):
+    """The service manager, or nobody: ``watchdog_s`` is how often it wants to hear from the process, 0 for never."""
+
+    destination: str = ""
+    watchdog_s: float = 0.0
+
+    def tell(self, state: str) -> None:
+        """Send ``state`` ("READY=1"); without a service manager, or with a deaf one, nothing happens."""
+        if self.destination[:1] not in ("/", "@"):
+            return
+        peer = "\0" + self.destination[1:] if self.destination[0] == "@" else self.destination
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                # A service manager whose buffer is full is left without the news: nobody waits here.
+                sender.setblocking(False)
+                sender.sendto(state.encode(), peer)
+        except OSError:
+            # It is a courtesy: a service that works must not end because nobody listens.
+            return
+
+
+def take_supervisor(environ: MutableMapping[str, str]) -> Supervisor:
+    """Find out who supervises this process; the variables are removed, as they are not for children."""
+    destination = environ.pop("NOTIFY_SOCKET", "")
+    interval, pid = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", str(os.getpid()))
+    wanted = destination and interval.isdecimal() and pid == str(os.getpid())
+    return Supervisor(destination, int(interval) / 1e6 if wanted else 0.0)
 
 
 def _adopt(fd: int) -> socket.socket | None:

@@ -25,6 +25,8 @@ _CHECK_S: Final = 3.0
 _PAUSE_S: Final = 0.2
 _LOST_CHECKS: Final = 3
 """So many checks in a row without the socket's directory mean that it is gone for good."""
+_HASTE: Final = 5
+"""So many times more often it is looked for once it was missed: the stores are for the next daemon then."""
 
 _logger = logging.getLogger(__name__)
 
@@ -49,6 +51,11 @@ class Server:
     def connections(self) -> int:
         """How many clients are connected, those included that left with a request under way."""
         return len(self._connections)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests of all clients are under way."""
+        return sum(connection.in_flight for connection in self._connections)
 
     async def run(self) -> None:
         """Accept and serve; comes back only by cancellation, which ends the connections too."""
@@ -102,9 +109,10 @@ class Server:
     async def _look_after_address(self, tasks: anyio.abc.TaskGroup) -> None:
         missing = 0
         while not self.lost.is_set():
-            await anyio.sleep(self._check_s)
+            await anyio.sleep(self._check_s / _HASTE if missing else self._check_s)
             if self._address.is_ours():
                 missing = 0
+                self._look_after_lock()
             elif self._address.adopted or missing >= _LOST_CHECKS:
                 _logger.error("the socket %s is gone", self._address.path)
                 self.lost.set()
@@ -113,10 +121,20 @@ class Server:
             else:
                 self._rebind(tasks)
 
-    def _rebind(self, tasks: anyio.abc.TaskGroup) -> None:
-        if not self._address.keep_lock():
+    def _look_after_lock(self) -> bool:
+        """Tell whether the lock is ours, which it must be to touch the socket."""
+        try:
+            kept = self._address.keep_lock()
+        except OSError as error:
+            _logger.warning("cannot look after the lock of %s: %s", self._address.path, error)
+            return False
+        if not kept:
             _logger.error("another daemon has taken %s", self._address.path)
             self.lost.set()
+        return kept
+
+    def _rebind(self, tasks: anyio.abc.TaskGroup) -> None:
+        if not self._look_after_lock():
             return
         try:
             new = self._address.bind()

@@ -19,6 +19,8 @@ APP = "fabricatio-checkpoint"
 MAX_SOCKET_PATH_BYTES = 103
 """The shortest limit of ``sun_path`` among the systems we know (macOS; Linux has 107)."""
 
+_HOST_CHARACTERS = 32
+
 
 class InsecureDirectoryError(OSError):
     """A directory for sockets or logs that others could write to, or that is not a directory of ours."""
@@ -35,12 +37,13 @@ def state_dir(environ: Mapping[str, str]) -> str:
 def run_dir(environ: Mapping[str, str]) -> str:
     """The directory of the socket: below ``$XDG_RUNTIME_DIR``, else in the state directory.
 
-    A runtime directory that is not ours alone is passed over, as one that does not exist.
+    A runtime directory that is not ours alone is passed over, as one that does not exist. A home may be shared by
+    several machines: below the state directory each has a directory of its own, for sockets do not reach further.
     """
     base = environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isabs(base) and _is_private(base):
         return os.path.join(base, APP)
-    return os.path.join(state_dir(environ), "run")
+    return os.path.join(state_dir(environ), "run", os.uname().nodename.replace("/", "_")[:_HOST_CHARACTERS] or "host")
 
 
 def socket_path(environ: Mapping[str, str], configured: str | None = None) -> str:
@@ -61,10 +64,12 @@ def socket_path(environ: Mapping[str, str], configured: str | None = None) -> st
 def ensure_private(directory: str) -> None:
     """Make a directory of mode 0700, or check that the one there is ours alone.
 
-    Raises InsecureDirectoryError where it is a link, another user's, or open to others; OSError where it cannot
-    be made.
+    Raises InsecureDirectoryError where it is a link, another user's, open to others, or would be made by root in
+    another user's directory (sudo); OSError where it cannot be made.
     """
     parent = os.path.dirname(directory)
+    if os.getuid() == 0:
+        _refuse_anothers(directory)
     if parent and not os.path.isdir(parent):
         os.makedirs(parent, 0o700, exist_ok=True)
     try:
@@ -74,6 +79,17 @@ def ensure_private(directory: str) -> None:
             raise InsecureDirectoryError(
                 f"{directory} must be a directory of yours with mode 0700: check who made it, then chmod 700 it"
             ) from None
+
+
+def _refuse_anothers(directory: str) -> None:
+    nearest = directory
+    while nearest != os.path.dirname(nearest) and not os.path.exists(nearest):
+        nearest = os.path.dirname(nearest)
+    owner = os.stat(nearest).st_uid
+    if owner != 0 and nearest != directory:
+        raise InsecureDirectoryError(
+            f"{nearest} belongs to user {owner}, this is root: run as that user (without sudo), or set HOME"
+        )
 
 
 def _home() -> str:

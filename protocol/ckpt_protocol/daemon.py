@@ -57,10 +57,17 @@ class StatusResult(Result, frozen=True, kw_only=True):
 
 
 class StopParams(Request, frozen=True, kw_only=True):
-    """``daemon.stop``: needs no hello. Finishes what runs, answers what is queued, and ends."""
+    """``daemon.stop``: needs no hello. Finishes what runs, answers what is queued, and ends.
+
+    ``if_idle``: only if nothing else runs or waits, and only if the next start is not the very same build again; a
+    client of a newer build asks so.
+    """
+
+    if_idle: bool = False
 
 
 class StopResult(Result, frozen=True, kw_only=True):
-    """``pid`` ends soon after this answer."""
+    """``pid`` ends soon after this answer, unless ``stopping`` is false."""
 
     pid: int
+    stopping: bool = True

@@ -76,9 +76,61 @@ def test_environment_keys_in_any_case_and_empty_ones_are_unset(place):
     assert found == {"cache_size": 5, "keep_last": 9}
 
 
-def test_dotenv_quotes_export_and_no_interpolation(place):
-    (place / "cwd/.env").write_text(f"OTHER=1\nexport {FIELD}checkpoint_dir='/a/${{HOME}}/b'\n# {FIELD}CACHE_SIZE=3\n")
-    assert _read(place, "checkpoint_dir", "cache_size") == {"checkpoint_dir": "/a/${HOME}/b", "cache_size": 100}
+def test_dotenv_quotes_export_comments_and_lines_that_are_none(place):
+    (place / "cwd/.env").write_text(f'OTHER=1\nexport {FIELD}cache_size="4" # four\n# {FIELD}KEEP_LAST=3\n?!\n')
+    assert _read(place, "cache_size", "keep_last") == {"cache_size": 4, "keep_last": 100}
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("${HOME}/x", "{home}/x"),
+        ("$HOME/x", "{home}/x"),
+        ('"${HOME}/x"', "{home}/x"),
+        ("'/a/${HOME}'", "/a/${HOME}"),
+        ("/a/${NOWHERE}b", "/a/b"),
+        ("/a/${LINE}", "/a/before"),
+        (r'"/a/\$b"', "/a/$b"),
+    ],
+)
+def test_dotenv_stands_in_variables_as_fabricatio_does(place, written, read):
+    (place / "cwd/.env").write_text(f"LINE=before\n{FIELD}CHECKPOINT_DIR={written}\nLINE=after\n")
+    assert _read(place, "checkpoint_dir") == {"checkpoint_dir": read.replace("{home}", str(place / "home"))}
+
+
+@pytest.mark.parametrize("layer", ["dotenv", "fabricatio", "pyproject"])
+def test_the_nearest_file_above_counts_where_there_is_none_here(place, layer):
+    _write(place, layer, cache_size=7, keep_last=8)
+    below = place / "cwd/sub/sub"
+    below.mkdir(parents=True)
+    environ = {"HOME": str(place / "home")}
+    assert read_options(environ, str(below), ("cache_size",)) == {"cache_size": 7}
+    for path in (place / "cwd").iterdir():
+        if path.is_file():
+            (below.parent / path.name).write_text(
+                path.read_text().replace("7", "9").replace("keep_last", "new").replace("KEEP_LAST", "NEW")
+            )
+    found = read_options(environ, str(below), ("cache_size", "keep_last"))
+    assert found["cache_size"] == 9
+    # Of each name there is one file, and not one above the other.
+    assert found["keep_last"] == 100
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_a_strangers_file_above_is_passed_over(place):
+    _write(place, "fabricatio", cache_size=7)
+    (place / "cwd/sub").mkdir()
+    os.chown(place / "cwd/fabricatio.toml", 12345, 12345)
+    environ = {"HOME": str(place / "home")}
+    assert read_options(environ, str(place / "cwd/sub"), ("cache_size",)) == {"cache_size": 100}
+    assert read_options(environ, str(place / "cwd"), ("cache_size",)) == {"cache_size": 7}
+
+
+def test_a_default_list_is_its_readers_own(place):
+    config = CheckpointConfig({"HOME": str(place / "home")}, str(place / "cwd"))
+    config.exclude.append("*.log")
+    assert config.exclude == ["*.log"]
+    assert _read(place, "exclude") == {"exclude": []}
 
 
 def test_the_global_file_moves_with_its_variable(place):
@@ -106,6 +158,8 @@ def test_paths_are_expanded_and_made_absolute(place, given, expected):
         ("autosave", "off", False),
         ("scan", "full", "full"),
         ("exclude", '["*.log", "d/"]', ["*.log", "d/"]),
+        ("exclude", "[*.log, d/]", ["*.log", "d/"]),
+        ("exclude", "[]", []),
         ("socket", "/run/x.sock", "/run/x.sock"),
     ],
 )

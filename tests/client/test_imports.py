@@ -41,6 +41,7 @@ def _imported(statement: str) -> set[str]:
     "statement",
     [
         "import fabricatio_checkpoint",
+        "import fabricatio_checkpoint.interruption",
         "import fabricatio_checkpoint.connection, fabricatio_checkpoint.launch, fabricatio_checkpoint.errors",
         "import fabricatio_checkpoint.wire, fabricatio_checkpoint.config",
         "from fabricatio_checkpoint.config import read_options; read_options({'HOME': '/h'}, None, ('cache_size',))",
@@ -53,9 +54,9 @@ def test_the_hot_path_imports_only_what_is_cheap(statement):
 def test_the_whole_library_imports_no_server_and_no_git():
     loaded = _imported(
         "import fabricatio_checkpoint.inited_service, fabricatio_checkpoint.rust, fabricatio_checkpoint.spawn, "
-        "fabricatio_checkpoint.capabilities.checkpoint"
+        "fabricatio_checkpoint.capabilities.checkpoint, fabricatio_checkpoint.aio, fabricatio_checkpoint.hooks"
     )
-    assert not loaded & {*SERVERS, "msgspec", "logging", "tomllib", "dotenv"}
+    assert not loaded & {*SERVERS, "msgspec", "logging", "tomllib", "dotenv", "pydantic", "fabricatio_core"}
 
 
 def test_every_public_name_is_there_and_typos_are_not():

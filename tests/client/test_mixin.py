@@ -75,7 +75,7 @@ def test_the_constructor_takes_a_directory_and_the_default_is_the_current_one(tm
         tmp_path / "given"
     )
     assert Plain(worktree_dir=str(tmp_path)).worktree_dir == tmp_path
-    assert Plain().worktree_dir == Path()
+    assert Plain().worktree_dir == Path.cwd()
     assert Plain().mount_checkpoint_store().access_checkpoint_store().workspace == Path.cwd()
     assert Checkpoint().mount_checkpoint_store().access_checkpoint_store().workspace == Path.cwd()
     with pytest.raises(TypeError, match="worktree_dir must be a path"):
@@ -95,6 +95,12 @@ def test_a_default_is_inherited_and_not_overwritten(tmp_path):
     class Data(Checkpoint):
         worktree_dir: Path = tmp_path
 
+    @dataclass
+    class Required(Checkpoint):
+        worktree_dir: Path
+
+    with pytest.raises(TypeError, match="worktree_dir"):
+        Required()
     assert Child().worktree_dir == tmp_path
     assert Data(tmp_path / "x").worktree_dir == tmp_path / "x"
     assert Data().worktree_dir == tmp_path

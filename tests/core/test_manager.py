@@ -40,8 +40,9 @@ def head(reader):
     return reader.head(HeadParams(checkpoint_dir="/data", worktree=place(A))).id
 
 
-def claim(_checkpoint_dir):
+def claim(_checkpoint_dir, _make):
     assert threading.current_thread().name.startswith("ckptd-claim ")
+    return True
 
 
 @asynccontextmanager
@@ -165,10 +166,11 @@ async def test_open_tells_store_head_and_who_made_it():
 async def test_claim_is_asked_before_each_request_and_its_error_is_the_answer():
     catalog, asked, owned = MemoryCatalog(), [], []
 
-    def take(checkpoint_dir):
-        asked.append(checkpoint_dir)
+    def take(checkpoint_dir, make):
+        asked.append((checkpoint_dir, make))
         if not owned:
             raise DomainError("owned_elsewhere", "another daemon")
+        return True
 
     async with running(catalog, take) as manager:
         requests = [
@@ -180,18 +182,56 @@ async def test_claim_is_asked_before_each_request_and_its_error_is_the_answer():
             lambda: manager.forget(DIR, place(A)),
         ]
         assert [await kind_of(request()) for request in requests] == ["owned_elsewhere"] * 6
-        assert asked == [DIR] * 6
+        # Only what may make a store may make the directory for it.
+        assert asked == [(DIR, make) for make in (True, False, True, False, False, False)]
         owned.append(True)
         await write(manager)
     assert catalog.opened == [(A, True, False)]
 
 
+async def test_stores_of_a_directory_whose_lock_was_lost_are_closed_and_opened_anew():
+    catalog, kept = MemoryCatalog(), [True]
+    async with running(catalog, lambda directory, _make: kept[0] or directory != DIR) as manager:
+        await asyncio.gather(write(manager), write(manager, path=B), write(manager, directory=OTHER_DIR))
+        kept[0] = False
+        await manager.list(DIR)
+        kept[0] = True
+        await eventually(lambda: [store.store for store in manager.stores()] == ["/elsewhere_home_u_a"])
+        assert (await write(manager)).seq == 2
+    assert [path for path, _, _ in catalog.opened] == [A, B, A, A]
+
+
+async def test_a_lock_lost_to_another_daemon_closes_the_stores_and_refuses_what_waits():
+    catalog, lost = MemoryCatalog(SlowStore), []
+
+    def take(_checkpoint_dir, _make):
+        if lost:
+            raise DomainError("owned_elsewhere", "another daemon")
+        return True
+
+    slow = catalog.keep(DIR, A)
+    async with running(catalog, take) as manager:
+        runs = write(manager)
+        await eventually(slow.gate.reached.is_set)
+        waits = write(manager)
+        await eventually(lambda: manager.stores()[0].queued == 1)
+        lost.append(True)
+        assert await kind_of(manager.list(DIR)) == "owned_elsewhere"
+        slow.gate.open()
+        # What runs cannot be taken back; what waits must not begin.
+        assert (await runs).seq == 1
+        assert await kind_of(waits) == "owned_elsewhere"
+        await eventually(lambda: manager.stores() == [])
+    assert len(slow.saves) == 1
+
+
 async def test_hanging_claim_holds_up_only_its_own_directory():
     catalog, gate = MemoryCatalog(), Gate()
 
-    def take(checkpoint_dir):
+    def take(checkpoint_dir, _make):
         if checkpoint_dir == OTHER_DIR:
             gate.wait()
+        return True
 
     async with running(catalog, take) as manager:
         hanging = write(manager, directory=OTHER_DIR)

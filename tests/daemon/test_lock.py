@@ -84,7 +84,7 @@ def test_a_second_process_is_sent_to_the_owner(locks, directory) -> None:
 
 def test_the_owner_on_another_host_is_named_and_gives_no_address(locks, directory) -> None:
     with holder(directory):
-        said = json.loads((directory / ".lock").read_text()) | {"host": "elsewhere.example"}
+        said = json.loads((directory / ".lock").read_text()) | {"host": "elsewhere.example", "boot_id": "another"}
         (directory / ".lock").write_text(json.dumps(said))
         error = refused(locks, directory)
         assert "elsewhere.example" in error.message
@@ -122,7 +122,7 @@ def test_two_threads_may_claim_one_directory_by_two_names(directory, short_dir) 
     for _ in range(20):
         locks = DataLocks(this_process("/run/me.sock"))
         with ThreadPoolExecutor(len(names)) as pool:
-            assert list(pool.map(locks.claim, map(os.fsencode, names))) == [None] * len(names)
+            assert list(pool.map(locks.claim, map(os.fsencode, names))) == [True] * len(names)
         locks.close()
 
 
@@ -148,6 +148,33 @@ def test_a_removed_directory_is_made_again(locks, directory) -> None:
     locks.claim(os.fsencode(directory))
     with holder(directory) as (said, _):
         assert said == "owned_elsewhere"
+
+
+def test_a_claim_tells_when_it_is_another_directory_than_before(locks, directory, short_dir) -> None:
+    name = os.fsencode(directory)
+    assert (locks.claim(name), locks.claim(name)) == (True, True)
+    (directory / ".lock").unlink()
+    assert (locks.claim(name), locks.claim(name)) == (False, True)
+    directory.rename(short_dir / "moved")
+    assert (locks.claim(name), locks.claim(name)) == (False, True)
+
+
+def test_a_claim_that_may_not_make_the_directory_makes_nothing(locks, directory) -> None:
+    name = os.fsencode(directory)
+    assert locks.claim(name, False)
+    assert not directory.exists()
+    directory.mkdir()
+    (directory / "photos").mkdir()
+    assert locks.claim(name, False)
+    assert os.listdir(directory) == ["photos"]
+    # Stores that were put there by hand are owned as any.
+    (directory / "store" / "ckpt").mkdir(parents=True)
+    assert locks.claim(name, False)
+    with holder(directory) as (said, _):
+        assert said == "owned_elsewhere"
+    shutil.rmtree(directory)
+    assert (locks.claim(name, False), locks.claim(name, False)) == (False, True)
+    assert not directory.exists()
 
 
 def test_close_gives_all_back(directory, short_dir) -> None:

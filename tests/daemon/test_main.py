@@ -248,10 +248,10 @@ def test_a_passed_socket_is_served_and_left_alone(house) -> None:
         assert facts["fd3"] is False
         assert not {"LISTEN_PID", "LISTEN_FDS", "NOTIFY_SOCKET"} & set(facts["environment"])
         assert client.call("daemon.status")["result"]["socket"] == str(house.socket)
-        assert manager.recv(100) == b"READY=1"
+        assert manager.recv(200) == f"READY=1\nSTATUS=serving {house.socket}".encode()
         client.call("daemon.stop")
         assert process.wait(SECONDS) == 0
-        assert manager.recv(100) == b"STOPPING=1"
+        assert manager.recv(200).startswith(b"STOPPING=1\n")
         assert house.socket.exists()
 
 

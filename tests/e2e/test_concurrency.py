@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -79,26 +78,14 @@ def test_eight_worktrees_at_once(place: Place):
     assert len(place.stores()) == 8
 
 
-def heavy(root: Path, mebibytes: int = 96) -> None:
-    """Content whose first save takes a while: much of it, and none that compresses."""
-    chance = random.Random(3)
-    for number in range(mebibytes):
-        (root / f"heavy {number}").write_bytes(chance.randbytes(1 << 20))
-
-
-def is_busy(place: Place) -> bool:
-    stores = place.json("daemon", "status")["stores"]
-    return any(store["worktree"] == str(place.ws) and store["state"] == "BUSY" for store in stores)
-
-
 def test_a_slow_save_holds_up_nobody_else(place: Place):
-    heavy(place.ws)
+    place.heavy()
     other = place.home / "other"
     other.mkdir()
     (other / "f").write_text("f\n")
     place.save("-w", str(other))
     slow = place.start("save")
-    until(lambda: is_busy(place))
+    until(place.is_busy)
     (other / "g").write_text("g\n")
     begun = time.monotonic()
     place.save("-w", str(other))
@@ -111,10 +98,9 @@ def test_a_slow_save_holds_up_nobody_else(place: Place):
 
 
 def test_a_client_that_is_killed_does_not_cut_its_save_short(place: Place):
-    heavy(place.ws, 48)
+    place.heavy(48)
     child = place.start("save", "of the dead")
-    until(lambda: bool(place.daemons()))
-    until(lambda: is_busy(place))
+    until(place.is_busy)
     child.kill()
     child.wait()
     # A read does not wait behind the save, so the next client has to look again.
@@ -127,9 +113,9 @@ def test_a_client_that_is_killed_does_not_cut_its_save_short(place: Place):
 def test_reads_go_on_during_a_save(place: Place):
     (place.ws / "f").write_text("f\n")
     first = place.save("first")
-    heavy(place.ws, 64)
+    place.heavy(64)
     slow = place.start("save", "second")
-    until(lambda: is_busy(place))
+    until(place.is_busy)
     seen = [record["id"] for record in place.json("ls")["checkpoints"]]
     content = place.json("cat", first, "f")["data"]
     still = slow.poll() is None
@@ -177,10 +163,9 @@ def is_asleep(pid: int) -> bool:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
 def test_ctrl_c_during_a_save(place: Place):
-    heavy(place.ws)
+    place.heavy()
     child = place.start("save", "interrupted")
-    until(lambda: bool(place.daemons()))
-    until(lambda: is_busy(place) and is_asleep(child.pid))
+    until(lambda: place.is_busy() and is_asleep(child.pid))
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out, err) == (130, b"", b"ckpt: interrupted\n")
@@ -193,10 +178,9 @@ def test_ctrl_c_during_a_save(place: Place):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
 def test_ctrl_c_with_json_is_one_document(place: Place):
-    heavy(place.ws)
+    place.heavy()
     child = place.start("--json", "save")
-    until(lambda: bool(place.daemons()))
-    until(lambda: is_busy(place) and is_asleep(child.pid))
+    until(lambda: place.is_busy() and is_asleep(child.pid))
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, err) == (130, b"")

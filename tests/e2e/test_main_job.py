@@ -13,7 +13,7 @@ import pytest
 from ckpt_protocol.wirepath import decode
 from support.live import Place, snapshot
 from support.same import differences
-from support.worktrees import GIT_ENVIRON
+from support.worktrees import GIT_ENVIRON, run_git
 
 pytestmark = pytest.mark.e2e
 
@@ -175,9 +175,7 @@ def test_a_reset_touches_only_what_differs(place: Place):
     (place.ws / "new").write_bytes(b"")
     place.done("reset")
     after = snapshot(place.ws)
-    assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == {
-        b"odd names/crlf"
-    }
+    assert {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)} == {b"odd names/crlf"}
     again = place.json("reset")
     assert (again["written"], again["deleted"], again["safety"]) == ([], [], None)
     assert snapshot(place.ws) == after
@@ -225,6 +223,9 @@ def test_the_documents_have_the_shapes_that_are_promised(place: Place):
         assert len(result["safety"]) == 40
     assert place.json("show", "start")["checkpoint"]["id"] == saved["id"]
     assert place.json("cat", "start", "a")["data"] == "one\n"
+    # The store is an ordinary repository to anybody's git.
+    history = run_git(f"--git-dir={place.stores()[0]}", "log", "--glob=refs/checkpoints", "--format=%s")
+    assert b"one\n" in history
     assert place.json("diff")["data"] == ""
 
     spaces = place.json("workspaces")["workspaces"]

@@ -4,6 +4,7 @@ Every program runs in a directory that is not the worktree and that holds files 
 """
 
 import os
+import shlex
 import threading
 from pathlib import Path
 
@@ -147,10 +148,10 @@ def test_the_prune_example_deletes_exactly_the_dead(place: Place, project: Path)
 
 def test_the_command_lines(place: Place, project: Path):
     def line(text: str) -> str:
-        words = text.replace("/path/to/project", str(project)).split()
-        return place.done(*(word.replace("_", " ") for word in words), cwd=place.base).out
+        words = [word.replace("/path/to/project", str(project)) for word in shlex.split(text)]
+        return place.done(*words, cwd=place.base).out
 
-    cid = line("--workspace /path/to/project save checkpoint_message").strip()
+    cid = line('--workspace /path/to/project save "checkpoint message"').strip()
     assert len(cid) == 40
     (project / "src" / "main.py").write_text("wreck\n")
     assert "+wreck" in line("--workspace /path/to/project diff")
@@ -261,7 +262,9 @@ def test_an_id_of_another_worktree_is_unknown(place: Place, project: Path):
 
 
 def test_a_relative_path_is_the_worktrees_and_an_absolute_one_is_taken(place: Place, project: Path):
-    code = SERVICE + """
+    code = (
+        SERVICE
+        + """
 cid = store.save()
 for path in ("src/main.py", "./src//main.py", "/path/to/project/src/main.py", b"src/main.py"):
     open("/path/to/project/src/main.py", "w").write("wreck\\n")
@@ -269,6 +272,7 @@ for path in ("src/main.py", "./src//main.py", "/path/to/project/src/main.py", b"
     print(open("/path/to/project/src/main.py").read(), end="")
     print(len(store.get_file_diff(cid, path)))
 """
+    )
     assert example(place, code) == f"{BEFORE}0\n" * 4
 
 
@@ -297,7 +301,9 @@ def test_threads_share_a_service(place: Place, project: Path):
 
 
 def test_a_forked_child_uses_the_same_service(place: Place, project: Path):
-    code = SERVICE + """
+    code = (
+        SERVICE
+        + """
 import os
 first = store.save("parent")
 children = []
@@ -314,5 +320,6 @@ for number in range(3):
     children.append(pid)
 print([os.waitpid(pid, 0)[1] for pid in children], store.head() in store.commits(), store.get_status())
 """
+    )
     assert example(place, code) == "[0, 0, 0] True []\n"
     assert os.path.exists(project / "child 2")

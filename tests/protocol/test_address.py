@@ -18,6 +18,8 @@ from ckpt_protocol.address import (
 
 pytestmark = pytest.mark.core
 
+FALLBACK = f"/h/.local/state/{APP}/run/{os.uname().nodename[:32]}"
+
 
 @pytest.fixture
 def runtime(short_dir):
@@ -49,24 +51,33 @@ def test_the_socket_lies_in_the_runtime_directory(runtime):
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o701, 0o777, 0o1777])
 def test_a_runtime_directory_that_others_can_enter_is_passed_over(runtime, mode):
     runtime.chmod(mode)
-    assert run_dir({"XDG_RUNTIME_DIR": str(runtime), "HOME": "/h"}) == f"/h/.local/state/{APP}/run"
+    assert run_dir({"XDG_RUNTIME_DIR": str(runtime), "HOME": "/h"}) == FALLBACK
 
 
 def test_a_runtime_directory_that_is_a_link_is_passed_over(runtime):
     link = runtime.parent / "link"
     link.symlink_to(runtime)
-    assert run_dir({"XDG_RUNTIME_DIR": str(link), "HOME": "/h"}) == f"/h/.local/state/{APP}/run"
+    assert run_dir({"XDG_RUNTIME_DIR": str(link), "HOME": "/h"}) == FALLBACK
 
 
 @pytest.mark.parametrize("value", ["", "relative", "/does/not/exist", "/dev/null"])
 def test_a_runtime_directory_that_is_none_is_passed_over(value):
-    assert run_dir({"XDG_RUNTIME_DIR": value, "HOME": "/h"}) == f"/h/.local/state/{APP}/run"
+    assert run_dir({"XDG_RUNTIME_DIR": value, "HOME": "/h"}) == FALLBACK
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another user")
 def test_a_runtime_directory_of_another_user_is_passed_over(runtime):
     os.chown(runtime, 12345, 12345)
-    assert run_dir({"XDG_RUNTIME_DIR": str(runtime), "HOME": "/h"}) == f"/h/.local/state/{APP}/run"
+    assert run_dir({"XDG_RUNTIME_DIR": str(runtime), "HOME": "/h"}) == FALLBACK
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another user")
+def test_root_makes_nothing_in_the_directory_of_another_user(short_dir):
+    (short_dir / "home").mkdir()
+    os.chown(short_dir / "home", 12345, 12345)
+    with pytest.raises(InsecureDirectoryError, match="belongs to user 12345, this is root"):
+        ensure_private(str(short_dir / "home" / "state" / "run"))
+    assert os.listdir(short_dir / "home") == []
 
 
 def test_a_configured_socket_is_used_as_it_is():

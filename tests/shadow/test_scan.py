@@ -238,7 +238,7 @@ def test_an_unreadable_worktree_is_an_error(desk: Desk):
     if os.geteuid() == 0:
         os.chown(desk.root, 0, 0)
     with somebody():
-        with pytest.raises(DomainError, match="^permission_denied: "):
+        with pytest.raises(DomainError, match=r"^permission_denied: "):
             desk.save()
         desk.close()
     os.chmod(desk.root, 0o755)

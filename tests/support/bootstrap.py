@@ -31,8 +31,10 @@ def need_git() -> None:
         raise CannotPrepareError("git is not installed: the tests need it (the daemon itself does not)")
 
 
-def prepare(folder: str, *, dev: bool, editable: bool) -> Path:
+def prepare(folder: str, *, dev: bool, editable: bool, extras: str = "cli") -> Path:
     """Make or reuse the virtual environment of this Python in ``ROOT/folder``; give its directory.
+
+    ``extras`` are those of the project that are installed with it.
 
     It is made anew when the Python or ``pyproject.toml`` changes; one that is not editable, always installs the
     project again. Raises CannotPrepareError.
@@ -40,15 +42,15 @@ def prepare(folder: str, *, dev: bool, editable: bool) -> Path:
     place = ROOT / folder / f"py{sys.version_info[0]}.{sys.version_info[1]}"
     place.parent.mkdir(exist_ok=True)
     with _locked(place.with_suffix(".lock")):
-        wanted = _key(dev, editable)
+        wanted = _key(dev, editable, extras)
         stamp = place / _STAMP
         if not (stamp.exists() and stamp.read_text() == wanted):
             shutil.rmtree(place, ignore_errors=True)
             _make(place)
-            _install(place, [*_project(editable), *(_dev_group() if dev else [])])
+            _install(place, [*_project(editable, extras), *(_dev_group() if dev else [])])
             stamp.write_text(wanted)
         elif not editable:
-            _install(place, ["--force-reinstall", "--no-deps", *_project(editable)])
+            _install(place, ["--force-reinstall", "--no-deps", *_project(editable, extras)])
     return place
 
 
@@ -73,13 +75,13 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _key(dev: bool, editable: bool) -> str:
+def _key(dev: bool, editable: bool, extras: str) -> str:
     project = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    return f"{sys.version} {sys.base_prefix} dev={dev} editable={editable} {ROOT} {project}\n"
+    return f"{sys.version} {sys.base_prefix} dev={dev} editable={editable} [{extras}] {ROOT} {project}\n"
 
 
-def _project(editable: bool) -> list[str]:
-    return ["--editable", f"{ROOT}[cli]"] if editable else [f"{ROOT}[cli]"]
+def _project(editable: bool, extras: str) -> list[str]:
+    return ["--editable", f"{ROOT}[{extras}]"] if editable else [f"{ROOT}[{extras}]"]
 
 
 def _dev_group() -> list[str]:

@@ -1,12 +1,14 @@
 """The daemon as a program, whole but for its git side: ``python fake_ckptd.py SOCKET``.
 
 What a save does depends on its message: ``process`` tells of the process, ``big`` has a big answer, ``wait PATH``
-makes ``PATH.begun`` and waits for ``PATH``, anything else is done at once.
+makes ``PATH.begun`` and waits for ``PATH``, ``hang PATH`` makes ``PATH.begun`` and never ends, anything else is done
+at once. ``FAKE_PATIENCE`` is how many seconds a drain may take without progress.
 """
 
 import os
 import resource
 import sys
+import threading
 import time
 
 import msgspec
@@ -35,6 +37,8 @@ class FakeSide:
             notes = ["x" * BIG]
         elif params.message and params.message.startswith("wait "):
             _wait(params.message.removeprefix("wait "))
+        elif params.message and params.message.startswith("hang "):
+            _hang(params.message.removeprefix("hang "))
         return SaveResult(
             id="a" * 40, seq=1, created=True, complete=True, skipped=[], excluded=[], files=0, notes=notes
         )
@@ -85,6 +89,13 @@ def _wait(path: str) -> None:
         time.sleep(0.01)
 
 
+def _hang(path: str) -> None:
+    with open(path + ".begun", "w"):
+        never = threading.Event()
+    never.wait()
+
+
 if __name__ == "__main__":
     catalog = BrokenCatalog if "--broken" in sys.argv else FakeCatalog
-    sys.exit(run_daemon(Options(sys.argv[1] or None, "--stderr" in sys.argv), catalog))
+    patience_s = float(os.environ.get("FAKE_PATIENCE", "60"))
+    sys.exit(run_daemon(Options(sys.argv[1] or None, "--stderr" in sys.argv), catalog, patience_s))

@@ -52,8 +52,10 @@ class Notices:
 class FakeDaemon:
     """Serves ``path`` from a thread for each connection, until closed.
 
-    ``answers`` maps a method to a result, one of the objects above, or a function of the params that gives one.
-    ``asked`` lists (connection number, method, params) of every request, hellos included.
+    ``answers`` maps a method to a result, one of the objects above, or a function of the params that gives one; a
+    notification's is bytes, or hanging up, or nothing.
+    ``asked`` lists (connection number, method, params) of every request, hellos included; ``connections`` and
+    ``ended`` count connections.
     """
 
     def __init__(self, path: str, **answers: Any) -> None:
@@ -63,6 +65,7 @@ class FakeDaemon:
         self.asked: list[tuple[int, str, dict[str, Any]]] = []
         self.writes: list[int] = []
         self.connections = 0
+        self.ended = 0
         self._open: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
         self._listen()
@@ -146,11 +149,13 @@ class FakeDaemon:
             except OSError:
                 pass
             self._open.discard(connection)
+        self.ended += 1
 
     def _answer(self, connection: socket.socket, number: int, document: dict[str, Any]) -> bool:
         method, params = document["method"], document["params"]
         self.asked.append((number, method, params))
-        if "id" not in document:
+        notification = "id" not in document
+        if notification and method not in self.answers:
             return True
         answer = self._look_up(method, params)
         if answer is HANG_UP:
@@ -158,7 +163,7 @@ class FakeDaemon:
         notices = answer.notices if isinstance(answer, Notices) else []
         lines = [json.dumps({"jsonrpc": "2.0", **notice}).encode() + b"\n" for notice in notices]
         try:
-            connection.sendall(b"".join([*lines, _encode(document["id"], answer)]))
+            connection.sendall(b"".join([*lines, _encode(document.get("id"), answer)]))
         except OSError:
             # The client has gone, but what it said before is still to be read.
             pass

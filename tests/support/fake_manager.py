@@ -108,4 +108,11 @@ class FakeManager:
 
 def daemon_on(manager: FakeManager, stop: Callable[[], None] = lambda: None) -> Daemon:
     """Give what handlers reach, on a fake manager."""
-    return Daemon(manager=manager, socket=b"/run/x.sock", connections=lambda: 3, stop=stop, started=0.0)
+    return Daemon(
+        manager=manager,
+        socket=b"/run/x.sock",
+        connections=lambda: 3,
+        stop=stop,
+        may_be_replaced=lambda: False,
+        started=0.0,
+    )

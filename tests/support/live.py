@@ -2,7 +2,8 @@
 
 ``Place``: ``base`` (short), ``home``, ``ws`` (an empty directory in the home), ``checkpoint_dir``.
 ``ckpt(*words, cwd=None, **environ)`` runs the command in ``ws`` and gives an Outcome; ``done(...)`` also asserts that
-it ended with 0, ``json(...)`` gives its document. ``start(...)`` gives a Popen. ``service()`` is the API in this process.
+it ended with 0, ``json(...)`` gives its document. ``start(...)`` gives a Popen; ``is_busy()`` tells whether the daemon
+works for ``ws``, ``heavy(mebibytes)`` gives it enough to do. ``service()`` is the API in this process.
 ``stores()`` are the store folders. ``verify()`` lets git look at each of them; the fixture does so at the end of each
 test, unless ``damaged`` is set. No process is left behind: what was started from here and still runs fails the test.
 """
@@ -10,8 +11,9 @@ test, unless ``damaged`` is set. No process is left behind: what was started fro
 import contextlib
 import json
 import os
-import signal
+import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,8 +59,8 @@ class Place:
     def ckpt(self, *words: str | bytes, cwd: str | Path | None = None, **environ: str) -> Outcome:
         """Run it to its end, without a terminal."""
         done = subprocess.run(
-            [*self.prefix, *_COMMAND, *words], cwd=cwd or self.ws, env={**self.environ, **environ}, stdin=subprocess.DEVNULL,
-            capture_output=True, check=False, timeout=90,
+            [*self.prefix, *_COMMAND, *words], cwd=cwd or self.ws, env={**self.environ, **environ},
+            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=90,
         )  # fmt: skip
         return Outcome(done.returncode, done.stdout, done.stderr.decode())
 
@@ -136,6 +138,17 @@ class Place:
                 os.kill(pid, number)
         poll.until(lambda: not self.daemons())
 
+    def is_busy(self) -> bool:
+        """Whether the daemon, if there is one yet, works for ``ws``."""
+        stores = json.loads(self.ckpt("--json", "daemon", "status").out)["stores"]
+        return any(store["worktree"] == str(self.ws) and store["state"] == "BUSY" for store in stores)
+
+    def heavy(self, mebibytes: int = 96, name: str = "heavy") -> None:
+        """Give ``ws`` content whose first save takes a while: much of it, and none that compresses."""
+        chance = random.Random(name)
+        for number in range(mebibytes):
+            (self.ws / f"{name} {number}").write_bytes(chance.randbytes(1 << 20))
+
     # -- the stores
 
     def stores(self, checkpoint_dir: Path | None = None) -> list[Path]:
@@ -167,8 +180,8 @@ def open_place() -> Iterator[Place]:
     """The body of the fixture ``place``."""
     base = isolation.short_directory("cke")
     place = Place(base)
-    before = dict(os.environ)
-    os.environ.update(place.environ)
+    ours, before = dict(place.environ), dict(os.environ)
+    os.environ.update(ours)
     try:
         yield place
         left = place.close()
@@ -177,7 +190,7 @@ def open_place() -> Iterator[Place]:
             place.verify()
     finally:
         place.close()
-        for name in place.environ:
+        for name in ours:
             # One by one: other names are the test runner's, which changes them meanwhile.
             if name in before:
                 os.environ[name] = before[name]

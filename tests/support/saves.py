@@ -1,6 +1,6 @@
 """A program for tests of many clients: saves a worktree some times, and tells what came out.
 
-``python saves.py WORKTREE NAME TIMES [SOCKET]``: before each save it writes a file of its own. Prints one JSON line:
+``python saves.py WORKTREE NAME TIMES``: before each save it writes a file of its own. Prints one JSON line:
 the daemon's pid and the ids.
 """
 

@@ -132,7 +132,10 @@ SAMPLES: dict[str, Sample] = {
         daemon.StatusResult(pid=1, version="1.0.0", protocol=1, socket="/s", uptime_s=0.0, connections=0, stores=[]),
     ),
     "daemon.stop": Sample(
-        daemon.StopParams(), daemon.StopParams(), daemon.StopResult(pid=4711), daemon.StopResult(pid=1)
+        daemon.StopParams(if_idle=True),
+        daemon.StopParams(),
+        daemon.StopResult(pid=4711, stopping=False),
+        daemon.StopResult(pid=1),
     ),
     "worktree.open": Sample(
         worktree.OpenParams(**TOKENED, force=True),

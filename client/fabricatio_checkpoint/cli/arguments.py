@@ -84,9 +84,13 @@ class _Parser:
             self.step(self.rest.pop())
         command = self.found.command
         if self.found.flag("help") or self.found.flag("version"):
+            if command is None:
+                self.found.words["COMMAND"] = self.words
             return self.found
+        if command is None and self.words:
+            raise UsageError(f"{self.words[0]} needs a command", f"see ckpt help {self.words[0]}")
         if command is None:
-            raise UsageError("no command" if not self.words else f"{self.words[0]} needs a command", _overview())
+            raise UsageError("no command", _overview())
         if command.rest is None:
             self.share_out(command)
         return self.found

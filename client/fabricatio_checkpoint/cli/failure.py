@@ -32,7 +32,7 @@ _HINTS = {
     "not_running": "ckpt daemon start starts it, and so does any command that needs it",
 }
 _FALLBACK_HINTS = {
-    "worktree_missing": "if it is gone for good, ckpt -w DIR reset --recreate makes it again",
+    "worktree_missing": "check its name; one that was tracked comes back with: ckpt -w DIR reset --recreate",
     "protected_place": "--force does it all the same",
     "unknown_checkpoint": "ckpt ls shows what there is",
     "ambiguous_id": "give more digits",
@@ -56,10 +56,17 @@ class _Interrupted(CheckpointError):
 def report(error: Exception, out: Output) -> int:
     """Tell an error in one or two lines, or as the JSON document; return the exit code."""
     told = error if isinstance(error, CheckpointError) else _bug(error, out)
-    hint = _HINTS.get(told.kind) or told.hint or _FALLBACK_HINTS.get(told.kind)
+    hint = _hint(told)
     if not (out.json and _written({"error": _document(told, hint)}, out)):
         _print(told, hint, out)
     return told.exit_code
+
+
+def _hint(told: CheckpointError) -> str | None:
+    if told.kind == "owned_elsewhere" and (told.hint or "").startswith("/"):
+        # The hint is an address for programs; the message names it.
+        return "nobody can be reached there; end that process, then try again"
+    return _HINTS.get(told.kind) or told.hint or _FALLBACK_HINTS.get(told.kind)
 
 
 def _written(document: dict[str, object], out: Output) -> bool:

@@ -27,7 +27,7 @@ def lines(result: dict[str, Any], done: str, way_back: str) -> Iterator[str]:
     target = f"{done} {short(result['target'])}" if result["target"] else done.partition(":")[0].removesuffix(" to")
     prefix = "would be " if dry else ""
     if is_empty(result):
-        yield f"{prefix}{target}: nothing to change"
+        yield f"{prefix}{target}: nothing {'was changed' if result['conflicts'] and not dry else 'to change'}"
     else:
         yield f"{prefix}{target}: {_counts(result)}"
     for group in _GROUPS:

@@ -62,7 +62,15 @@ class Session:
 
     def ask(self, method: str, **params: object) -> dict[str, Any]:
         """Ask about the worktree of this run."""
-        return self.ask_directory(method, worktree=wire.worktree(self.worktree), **params)
+        from fabricatio_checkpoint.errors import StateError, error_of
+
+        try:
+            return self.ask_directory(method, worktree=wire.worktree(self.worktree), **params)
+        except StateError as error:
+            if error.kind == "not_tracked" and not os.path.isdir(self.worktree):
+                # "Not tracked" would send its user to make a checkpoint of what is more likely a misspelt name.
+                raise error_of("worktree_missing", f"{quoted(to_text(self.worktree))} does not exist") from error
+            raise
 
     @property
     def worktree(self) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import secrets
 from collections import deque
 from collections.abc import Callable
@@ -63,6 +64,13 @@ class Terms(NamedTuple):
     force: bool = False
 
 
+class _Found(NamedTuple):
+    """The folder of a store, and which it was when it was opened."""
+
+    folder: bytes
+    identity: tuple[int, int] | None
+
+
 @dataclass(slots=True, eq=False)
 class _Pending:
     """A request without a reply."""
@@ -108,6 +116,7 @@ class Actor:
         self._reads = Worker(f"ckptd-read {to_text(path)}")
         self._opening: asyncio.Future[OpenedStore] | None = None
         self._opened_by: int | None = None
+        self._found: _Found | None = None
         self._ticket: Ticket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._over = False
@@ -123,6 +132,11 @@ class Actor:
         """The store's folder, None while it is not open."""
         store = self._store()
         return None if store is None else store.folder
+
+    def has_its_folder(self) -> bool:
+        """Whether the open store's folder is still where it was opened; touches the disk, for any thread."""
+        found = self._found
+        return found is None or _identity(found.folder) == found.identity
 
     @property
     def leaving(self) -> bool:
@@ -238,9 +252,13 @@ class Actor:
     def _open_store(self, request: int) -> None:
         place, create, force = self._pending[request].terms
         self._opened_by = request
-        job = partial(self._catalog.open, self._checkpoint_dir, place, create=create, force=force)
-        self._opening = self._writes.submit(job)
+        self._opening = self._writes.submit(partial(self._open, place, create, force))
         self._opening.add_done_callback(lambda opening: self.post(OpenFailed() if opening.exception() else Opened()))
+
+    def _open(self, place: Worktree, create: bool, force: bool) -> OpenedStore:
+        opened = self._catalog.open(self._checkpoint_dir, place, create=create, force=force)
+        self._found = _Found(opened.folder, _identity(opened.folder))
+        return opened
 
     def _start_op(self, request: int) -> None:
         if request == AUTOSAVE:
@@ -342,6 +360,14 @@ class Actor:
                 logger.error("the store of %s did not close cleanly", to_text(self.path), exc_info=error)
         await self._reads.close()
         await self._writes.close()
+
+
+def _identity(folder: bytes) -> tuple[int, int] | None:
+    try:
+        found = os.stat(folder)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _pass_on(source: asyncio.Future[R] | None, waiter: asyncio.Future[object]) -> None:

@@ -15,7 +15,7 @@ from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ForgetResult, ListResult, OpenResult
 from ckptd.core.actor import Actor, ActorClosedError, Terms
-from ckptd.core.desk import Desk
+from ckptd.core.desk import Claim, Desk
 from ckptd.core.event import IdleElapsed, Stop
 from ckptd.core.machine import Limits, Phase
 from ckptd.core.ports import Caller, Catalog, Reader, Writer
@@ -35,8 +35,8 @@ OpenStores = list[OpenStore]
 class Manager:
     """The actors of one daemon. Every method is called in the event loop that runs run().
 
-    ``claim`` takes or re-checks the data lock of a checkpoint directory and raises DomainError; it is called in a
-    thread, before each request. ``mailbox_limit`` requests may wait for one worktree; more than ``cache_size``
+    ``claim`` is called in a thread, before each request; where the lock of a checkpoint directory was lost, all stores
+    that are open below it are closed. ``mailbox_limit`` requests may wait for one worktree; more than ``cache_size``
     unused stores do not stay open. A caller that is cancelled only stops waiting: what it asked for goes on.
 
     Every request raises DomainError: what ``claim``, opening the store and the job raise, ``worktree_busy``,
@@ -44,7 +44,7 @@ class Manager:
     """
 
     def __init__(
-        self, catalog: Catalog, claim: Callable[[bytes], None], *, mailbox_limit: int = 256, cache_size: int = 100
+        self, catalog: Catalog, claim: Claim, *, mailbox_limit: int = 256, cache_size: int = 100
     ) -> None:
         self._catalog = catalog
         self._claim_lock = claim
@@ -104,7 +104,7 @@ class Manager:
         """
         terms = Terms(place, create, create and force)
         return await self._ask(
-            checkpoint_dir, place, lambda actor: actor.write(terms, job, caller, exclusive=exclusive)
+            checkpoint_dir, place, lambda actor: actor.write(terms, job, caller, exclusive=exclusive), make=create
         )
 
     async def read(self, checkpoint_dir: bytes, place: Worktree, job: Callable[[Reader], R]) -> R:
@@ -114,7 +114,7 @@ class Manager:
     async def open(self, checkpoint_dir: bytes, place: Worktree, *, force: bool) -> OpenResult:
         """Open a worktree's store, made where there is none; ``force`` makes one for a protected place."""
         terms = Terms(place, create=True, force=force)
-        folder, created = await self._ask(checkpoint_dir, place, lambda actor: actor.open(terms))
+        folder, created = await self._ask(checkpoint_dir, place, lambda actor: actor.open(terms), make=True)
         head = await self._head(checkpoint_dir, place)
         return OpenResult(store=to_wire(folder), created=created, head=head)
 
@@ -161,16 +161,40 @@ class Manager:
             return actor.state.phase.name, halted
         return (Phase.CLOSED if halted is None else Phase.HALTED).name, halted
 
-    async def _ask(self, checkpoint_dir: bytes, place: Worktree, ask: Callable[[Actor], Awaitable[R]]) -> R:
-        await self._desk(checkpoint_dir).claim()
+    async def _ask(
+        self, checkpoint_dir: bytes, place: Worktree, ask: Callable[[Actor], Awaitable[R]], *, make: bool = False
+    ) -> R:
+        key = _key(checkpoint_dir, place)
         while True:
-            actor = await self._actor(_key(checkpoint_dir, place))
+            await self._claim(checkpoint_dir, make, key)
+            actor = await self._actor(key)
             try:
                 return await ask(actor)
             except ActorClosedError:
-                # It ended before this request's turn: for being unused, or forgotten. Another one can do it.
+                # It ended before this request's turn: unused, forgotten, or its lock was lost. Another one can do it.
                 self._refuse_when_draining()
                 await actor.ended()
+
+    async def _claim(self, checkpoint_dir: bytes, make: bool, key: Key | None = None) -> None:
+        """Make sure that the directory is ours, and that no actor works on what was there before."""
+        living = None if key is None else self._actors.get(key)
+        try:
+            kept, whole = await self._desk(checkpoint_dir).claim(
+                make=make, then=lambda: living is None or living.has_its_folder()
+            )
+        except DomainError:
+            self._let_go(checkpoint_dir)
+            raise
+        if not kept:
+            self._let_go(checkpoint_dir)
+        elif not whole and living is not None:
+            # Its folder was removed or replaced by hand: whatever is there now, or nothing, has to be opened anew.
+            living.post(Stop())
+
+    def _let_go(self, checkpoint_dir: bytes) -> None:
+        for key, actor in self._actors.items():
+            if key[0] == checkpoint_dir:
+                actor.post(Stop())
 
     async def _actor(self, key: Key) -> Actor:
         """Give the worktree's actor, a new one if there is none; one that is about to end refuses by itself."""
@@ -289,7 +313,7 @@ class Manager:
             barrier.set()
 
     async def _chore(self, checkpoint_dir: bytes, job: Callable[[], R]) -> R:
-        await self._desk(checkpoint_dir).claim()
+        await self._claim(checkpoint_dir, make=False)
         return await self._desk(checkpoint_dir).chores.run(job)
 
     async def _to_the_end(self, chore: Coroutine[object, object, R]) -> R:

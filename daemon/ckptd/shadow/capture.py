@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from ckpt_protocol.wirepath import to_text
 from ckptd.shadow.exclusion import OTHER_MOUNT, SPECIAL, UNREADABLE
 from ckptd.shadow.handle import Blocked, Directory, walk
 from ckptd.shadow.pack import ObjectSink
@@ -27,25 +28,38 @@ ABSENT: Final = Found()
 
 
 class Disk:
-    """Reads single paths of a worktree; what it reads goes to ``sink``, whatever rules and limits say."""
+    """Reads single paths of a worktree; what it reads goes to ``sink``, whatever rules and limits say.
 
-    def __init__(self, root_fd: int, sink: ObjectSink) -> None:
+    ``guard`` are (device, inode) of directories that are never entered: the stores.
+    """
+
+    def __init__(self, root_fd: int, sink: ObjectSink, guard: frozenset[tuple[int, int]] = frozenset()) -> None:
         self._root_fd = root_fd
+        self._guard = guard
         self._root_dev = os.fstat(root_fd).st_dev
         self._sink = sink
 
     def look(self, path: bytes) -> Found:
-        """Tell what stands at a path. A link on the way hides what is behind it: that is ABSENT."""
+        """Tell what stands at a path; where a link or file is on the way to it, that is a problem."""
         folder, _, name = path.rpartition(b"/")
         try:
             with self._open(folder) as here:
                 return self._look_at(here, name)
         except Blocked as blocked:
-            if blocked.reason == "other_mount":
-                return Found(problem=OTHER_MOUNT)
-            return ABSENT
+            if blocked.reason == "gone":
+                return ABSENT
+            return Found(problem=blocked.reason, detail=f"{to_text(blocked.at)} is on the way to it")
         except OSError as error:
             return Found(problem=UNREADABLE, detail=error.strerror)
+
+    def kind(self, path: bytes) -> State | None:
+        """Tell what kind of thing stands at a path, without reading it; None for nothing that a tree could hold."""
+        folder, _, name = path.rpartition(b"/")
+        try:
+            with self._open(folder) as here:
+                return _kind_of(os.lstat(name, dir_fd=here.fd))
+        except (Blocked, OSError):
+            return None
 
     def below(self, path: bytes) -> Iterator[tuple[bytes, Found]]:
         """Give everything below a directory, each directory before what it holds."""
@@ -80,6 +94,8 @@ class Disk:
             return Found(problem="git_dir", detail="no checkpoint holds what is below .git")
         if found.st_dev != self._root_dev:
             return Found(problem=OTHER_MOUNT)
+        if (found.st_dev, found.st_ino) in self._guard:
+            return Found(problem="store", detail="no checkpoint holds the checkpoints themselves")
         if stat.S_ISDIR(found.st_mode):
             return Found(State(DIRECTORY, b"", stat.S_IMODE(found.st_mode)))
         if stat.S_ISLNK(found.st_mode):
@@ -95,6 +111,14 @@ class Disk:
         if result.oid is None or result.problem is not None:
             return Found(problem=result.problem or UNREADABLE, detail=result.detail)
         return Found(State(mode, result.oid, perm))
+
+
+def _kind_of(found: os.stat_result) -> State | None:
+    if stat.S_ISDIR(found.st_mode):
+        return State(DIRECTORY, b"", stat.S_IMODE(found.st_mode))
+    if stat.S_ISLNK(found.st_mode):
+        return State(LINK, b"")
+    return State(REGULAR, b"", stat.S_IMODE(found.st_mode)) if stat.S_ISREG(found.st_mode) else None
 
 
 def _names(here: Directory) -> list[bytes]:

@@ -1,7 +1,8 @@
 """What undo and redo reverse next: a pure reading of the operation log.
 
 The rule: a reset or rollback can be undone. undo reverses the newest that is not undone; redo reverses the newest
-undo; a new reset or rollback clears what could be redone; a save changes nothing of this.
+undo; a new reset or rollback clears what could be redone; a save changes nothing of this, and neither does a reset or
+rollback that had nothing to change.
 """
 
 from collections.abc import Iterable
@@ -35,6 +36,8 @@ def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome]) -> His
             continue
         if outcome is not None or intent.verb == "save":
             head = intent.after
+        if _changed_nothing(intent):
+            continue
         if intent.verb in ("reset", "rollback"):
             undoable.append(intent.n)
             redoable.clear()
@@ -45,6 +48,10 @@ def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome]) -> His
             _take(redoable, intent.undoes)
             undoable.append(intent.n)
     return History(tuple(undoable), tuple(redoable), head)
+
+
+def _changed_nothing(intent: Intent) -> bool:
+    return intent.verb in ("reset", "rollback") and intent.safety is None and intent.before == intent.after
 
 
 def _take(stack: list[int], number: int | None) -> None:

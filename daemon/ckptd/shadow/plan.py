@@ -60,7 +60,8 @@ def make_plan(
     """Turn differences (worktree to target) into steps.
 
     ``says_absent`` tells whether a path that the target lacks was really absent when it was made (else it is
-    kept); ``left_alone`` are paths on disk that the scan left out, directories with a slash at the end.
+    kept); ``left_alone`` are paths on disk that the scan left out, directories with a slash at the end. A difference
+    with nothing on either side stands for a path that may hold what the scan left out, and that is to go.
     """
     planner = _Planner(disk, says_absent, left_alone)
     for delta in sorted(deltas):
@@ -77,6 +78,8 @@ class _Planner:
         self._kept: set[bytes] = set()
         self._conflicts: dict[bytes, Exclusion] = {}
         self._captured: dict[bytes, State] = {}
+        # The directories around what is captured: a safety checkpoint must not give them other permissions.
+        self._around: dict[bytes, State] = {}
         # Directories that come into being where something else stood: nothing can be below them yet.
         self._fresh: set[bytes] = set()
         self._wanted: set[bytes] = set()
@@ -86,7 +89,9 @@ class _Planner:
         path, old, new = delta
         if self._blocked(path):
             return
-        if new is None:
+        if new is None and old is None:
+            self._take_leftover(path)
+        elif new is None:
             self._take_deletion(path, old)
         elif old is None:
             self._take_creation(path, new)
@@ -104,7 +109,7 @@ class _Planner:
         kept = self._kept | {path for path in self._left_alone if self._is_kept(path)}
         conflicts = [self._conflicts[path] for path in sorted(self._conflicts)]
         steps = [self._steps[path] for path in sorted(self._steps)]
-        return Plan(steps, sorted(kept), conflicts, self._captured)
+        return Plan(steps, sorted(kept), conflicts, self._around | self._captured)
 
     def _take_deletion(self, path: bytes, old: State | None) -> None:
         if old is None or any(parent + b"/" in self._kept for parent in _parents(path)):
@@ -115,6 +120,15 @@ class _Planner:
             self._kept.add(path)
         else:
             self._kept.add(path + b"/")
+
+    def _take_leftover(self, path: bytes) -> None:
+        """The scan does not see the path, and nothing is to be there."""
+        found = self._disk.look(path)
+        if found.state is not None:
+            self._capture(path, found.state)
+            self._steps[path] = Step(path, found.state, None)
+        elif found.problem not in (None, "beyond_symlink"):
+            self._kept.add(path)
 
     def _take_creation(self, path: bytes, new: State) -> None:
         if not new.is_dir:
@@ -128,10 +142,9 @@ class _Planner:
         elif found.state is None:
             self._add(path, None, new)
         elif found.state.is_dir and not new.is_dir:
-            self._captured[path] = found.state
             self._clear_directory(path, found.state, new)
-        elif not (found.state.is_dir and new.is_dir) and not same_state(found.state, new):
-            self._captured[path] = found.state
+        elif not same_state(found.state, new):
+            self._capture(path, found.state)
             self._add(path, found.state, new)
 
     def _clear_directory(self, path: bytes, old: State, new: State) -> None:
@@ -143,10 +156,20 @@ class _Planner:
                 return
             if found.state is not None:
                 inside[below] = found.state
-        self._captured.update(inside)
+        self._capture(path, old)
         for below, state in inside.items():
+            self._capture(below, state)
             self._steps[below] = Step(below, state, None)
         self._steps[path] = Step(path, old, new)
+
+    def _capture(self, path: bytes, state: State) -> None:
+        self._captured[path] = state
+        for parent in _parents(path):
+            if parent in self._around or parent in self._captured:
+                break
+            found = self._disk.look(parent)
+            if found.state is not None and found.state.is_dir:
+                self._around[parent] = found.state
 
     def _add(self, path: bytes, old: State | None, new: State) -> None:
         if new.is_dir and (old is None or not old.is_dir):

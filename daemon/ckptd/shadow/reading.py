@@ -5,12 +5,13 @@ import os
 import stat
 from typing import Final, NamedTuple
 
+from ckptd.errors import from_os_error
 from ckptd.shadow.blob import CHUNK_BYTES, file_chunks
 from ckptd.shadow.entry import signature
 from ckptd.shadow.exclusion import SPECIAL, UNREADABLE, UNSTABLE
 from ckptd.shadow.pack import ObjectSink
 
-__all__ = ["ReadResult", "read_file", "read_link"]
+__all__ = ["ReadResult", "read_file", "read_link", "refuse_shortage"]
 
 _TRIES: Final = 3
 _STREAM_ABOVE_BYTES: Final = 8 * CHUNK_BYTES
@@ -30,6 +31,15 @@ class ReadResult(NamedTuple):
     problem: str | None = None
     detail: str | None = None
     ctime_ns: int = 0
+
+
+_SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+def refuse_shortage(error: OSError, path: bytes) -> None:
+    """Raise DomainError where it is this process that lacks something: no fault of the path's, and not of one path."""
+    if error.errno in _SHORTAGES:
+        raise from_os_error(error, "read", path) from error
 
 
 _GONE: Final = ReadResult(None, b"", gone=True)
@@ -71,6 +81,7 @@ def _read_once(dir_fd: int, name: bytes, sink: ObjectSink) -> ReadResult:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             return ReadResult(None, b"", problem=UNSTABLE, detail="changed its type while it was read")
+        refuse_shortage(error, name)
         return ReadResult(None, b"", problem=UNREADABLE, detail=error.strerror)
     try:
         return _read_open(fd, sink)

@@ -61,7 +61,7 @@ class Repository:
         self.lookup: Final = Lookup(self.objects, self.refs)
         self.log: Final = OperationLog(os.path.join(folder, b"ckpt", b"log"))
         self._model_path = os.path.join(folder, b"ckpt", b"model")
-        self._guard = _guard(folder)
+        self.guard: Final = _guard(folder)
         self._outside: tuple[tuple[bytes, ...], bytes | None] = ((), None)
         self._basis_maker: BasisMaker | None = None
         self.model: DirNode | None = None
@@ -99,7 +99,7 @@ class Repository:
         scanner = Scanner(
             self.worktree,
             self._rules(own),
-            ScanLimits(size, self.settings.one_file_system, self._guard),
+            ScanLimits(size, self.settings.one_file_system, self.guard),
             clock_ns=lambda: int(self.clock() * 1_000_000_000),
         )
         found = scanner.scan(self.model, sink, rehash=rehash, cancelled=cancelled, progress=progress)

@@ -70,7 +70,8 @@ class Coverage:
             if path in self._left_out:
                 return True
             path = path.rpartition(b"/")[0]
-        return False
+        # The worktree's own directory, if it could not be listed.
+        return b"" in self._left_out
 
     def _read(self, directory: bytes) -> tuple[bytes | None, bytes | None, bytes | None]:
         view = find_view(self._root, directory)

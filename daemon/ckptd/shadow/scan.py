@@ -17,16 +17,16 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.basis import Basis, BasisMaker
 from ckptd.shadow.entry import SIGNATURE, is_racy, mode_of, pack_entry, signature
 from ckptd.shadow.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, UNREADABLE, UNSTABLE, Exclusion
+from ckptd.shadow.frames import DIR_FLAGS, Frame, FrameStack
 from ckptd.shadow.model import DirNode
 from ckptd.shadow.modes import format_exceptions, is_exception, modes_tree
 from ckptd.shadow.mounts import clock_margin_ns
 from ckptd.shadow.pack import ObjectSink
-from ckptd.shadow.reading import ReadResult, read_file, read_link
+from ckptd.shadow.reading import ReadResult, read_file, read_link, refuse_shortage
 from ckptd.shadow.tree import DIRECTORY, TreeEntry, format_tree, is_git_dir
 
 __all__ = ["ScanLimits", "ScanResult", "Scanner", "is_temporary"]
 
-_DIR_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TEMPORARY: Final = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
 _COARSE_NS: Final = 1_000_000_000
 _COARSE_MARGIN_NS: Final = 2_000_000_000
@@ -58,30 +58,6 @@ class ScanResult(NamedTuple):
     problems: list[str]
     unknown_rules: list[bytes]
     read_count: int
-
-
-class _Frame:
-    """A directory on the way: what has been listed of it, and the directories that still have to be walked."""
-
-    __slots__ = ("basis", "children", "entries", "fd", "ignored", "name", "now_ns", "old", "only_tracked", "path",
-                 "pending", "perm")  # fmt: skip
-
-    def __init__(self, fd: int, path: bytes, name: bytes, perm: int, old: DirNode | None, basis: Basis) -> None:
-        self.fd = fd
-        self.path = path
-        self.name = name
-        self.perm = perm
-        self.old = old
-        self.basis = basis
-        self.only_tracked = False
-        self.now_ns = 0
-        self.entries: dict[bytes, bytes] = {}
-        self.children: dict[bytes, DirNode] = {}
-        self.ignored: set[bytes] = set()
-        self.pending: list[tuple[bytes, os.stat_result, bool]] = []
-
-    def path_of(self, name: bytes) -> bytes:
-        return self.path + b"/" + name if self.path else name
 
 
 class Scanner:
@@ -127,14 +103,14 @@ class Scanner:
         fd, found = self._open_root()
         walk.root_dev = found.st_dev
         walk.margin_ns = clock_margin_ns(found.st_dev)
-        root = walk.run(_Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root))
+        root = walk.run(Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root))
         unknown = self._basis_maker.take_unknown_rules()
         problems = self._basis_maker.take_problems()
         return ScanResult(root, sorted(walk.skipped), sorted(walk.excluded), problems, unknown, walk.read_count)
 
     def _open_root(self) -> tuple[int, os.stat_result]:
         try:
-            fd = os.open(self._root, _DIR_FLAGS)
+            fd = os.open(self._root, DIR_FLAGS)
         except FileNotFoundError as error:
             raise DomainError(
                 "worktree_missing", f"the worktree {to_text(self._root)} does not exist", paths=(self._root,)
@@ -175,31 +151,28 @@ class _Walk:
         self.excluded: list[Exclusion] = []
         self.read_count = 0
 
-    def run(self, root: _Frame) -> DirNode:
-        stack = [root]
+    def run(self, root: Frame) -> DirNode:
+        stack = FrameStack(root)
         try:
             self._list(root)
             while True:
-                frame = stack[-1]
+                frame = stack.top
                 if frame.pending:
                     child = self._enter(frame, *frame.pending.pop())
                     if child is not None:
-                        stack.append(child)
+                        stack.push(child)
                         self._list(child)
                     continue
                 node = self._finish(frame)
-                os.close(frame.fd)
-                stack.pop()
-                if not stack:
+                above = stack.pop()
+                if above is None:
                     return node
-                self._place(stack[-1], frame, node)
-        except BaseException:
-            for frame in stack:
-                os.close(frame.fd)
-            raise
+                self._place(above, frame, node)
+        finally:
+            stack.close()
 
     @staticmethod
-    def _place(parent: _Frame, frame: _Frame, node: DirNode) -> None:
+    def _place(parent: Frame, frame: Frame, node: DirNode) -> None:
         """Hang a finished directory below its parent; an ignored one only if it holds something tracked."""
         if frame.only_tracked and not node.entries and not node.children:
             parent.ignored.add(frame.name + b"/")
@@ -208,7 +181,7 @@ class _Walk:
             parent.ignored.add(frame.name + b"/")
         parent.children[frame.name] = node
 
-    def _list(self, frame: _Frame) -> None:
+    def _list(self, frame: Frame) -> None:
         """Look at every name of a directory, and read the files that differ from the model."""
         if self._cancelled():
             raise DomainError("cancelled", "the scan was cancelled")
@@ -219,6 +192,7 @@ class _Walk:
         except OSError as error:
             if not frame.path:
                 raise from_os_error(error, "list the worktree") from error
+            refuse_shortage(error, frame.path)
             self._skip(frame.path, UNREADABLE, error.strerror)
             return
         frame.basis = self._basis_maker.enter(frame.basis, frame.path, frame.fd, items, frame.old)
@@ -244,7 +218,7 @@ class _Walk:
                 continue
             self._sort_in(frame, name, found, known)
 
-    def _sort_in(self, frame: _Frame, name: bytes, found: os.stat_result, known: DirNode | None) -> None:
+    def _sort_in(self, frame: Frame, name: bytes, found: os.stat_result, known: DirNode | None) -> None:
         """Decide what a name is: ignored, left out, a directory to walk, or a file to keep or read."""
         is_dir = stat.S_ISDIR(found.st_mode)
         if is_dir and (found.st_dev, found.st_ino) in self._limits.guard:
@@ -266,7 +240,7 @@ class _Walk:
             return
         self._take_file(frame, name, found)
 
-    def _is_ignored(self, frame: _Frame, name: bytes, is_dir: bool, known: DirNode | None) -> bool:
+    def _is_ignored(self, frame: Frame, name: bytes, is_dir: bool, known: DirNode | None) -> bool:
         path = frame.path_of(name)
         if frame.only_tracked:
             return is_dir or not frame.basis.tracked.has_file(path)
@@ -276,7 +250,7 @@ class _Walk:
             return False
         return is_dir or not frame.basis.tracked.has_file(path)
 
-    def _take_file(self, frame: _Frame, name: bytes, found: os.stat_result) -> None:
+    def _take_file(self, frame: Frame, name: bytes, found: os.stat_result) -> None:
         kind = stat.S_IFMT(found.st_mode)
         if kind not in (stat.S_IFREG, stat.S_IFLNK):
             self.excluded.append(Exclusion(frame.path_of(name), SPECIAL))
@@ -296,7 +270,7 @@ class _Walk:
             else:
                 self._read(frame, name, found)
 
-    def _read(self, frame: _Frame, name: bytes, found: os.stat_result) -> None:
+    def _read(self, frame: Frame, name: bytes, found: os.stat_result) -> None:
         if self._cancelled():
             raise DomainError("cancelled", "the scan was cancelled")
         if stat.S_ISLNK(found.st_mode):
@@ -315,7 +289,7 @@ class _Walk:
         if result.oid is not None:
             frame.entries[name] = pack_entry(result.oid, result.sign, racy=self._is_racy(frame, result))
 
-    def _is_racy(self, frame: _Frame, result: ReadResult) -> bool:
+    def _is_racy(self, frame: Frame, result: ReadResult) -> bool:
         """Tell whether a change after this look could leave the same stat data behind."""
         if result.problem is not None:
             return True
@@ -323,26 +297,30 @@ class _Walk:
         coarse = result.ctime_ns % _COARSE_NS == 0
         return result.ctime_ns >= frame.now_ns - (_COARSE_MARGIN_NS if coarse else self.margin_ns)
 
-    def _enter(self, parent: _Frame, name: bytes, found: os.stat_result, ignored: bool) -> _Frame | None:
+    def _enter(self, parent: Frame, name: bytes, found: os.stat_result, ignored: bool) -> Frame | None:
         path = parent.path_of(name)
         perm = stat.S_IMODE(found.st_mode)
         old = parent.old.children.get(name) if parent.old is not None else None
+        if parent.fd < 0:
+            self._skip(path, UNSTABLE, "its directory was moved while it was read")
+            return None
         try:
-            fd = os.open(name, _DIR_FLAGS, dir_fd=parent.fd)
+            fd = os.open(name, DIR_FLAGS, dir_fd=parent.fd)
         except FileNotFoundError:
             return None
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
                 self._skip(path, UNSTABLE, "changed its type while it was read")
                 return None
+            refuse_shortage(error, path)
             self._skip(path, UNREADABLE, error.strerror)
             parent.children[name] = self._build({}, {}, frozenset(), perm, None, None)
             return None
-        frame = _Frame(fd, path, name, perm, old, parent.basis)
+        frame = Frame(fd, path, name, perm, old, parent.basis)
         frame.only_tracked = ignored or parent.only_tracked
         return frame
 
-    def _finish(self, frame: _Frame) -> DirNode:
+    def _finish(self, frame: Frame) -> DirNode:
         old = frame.old
         if (
             old is not None

@@ -21,9 +21,9 @@ def help_(session: Session) -> int:
 
 
 def tell_help(session: Session) -> int:
-    """Explain the command that ``--help`` was given to."""
+    """Explain the command, or the group of commands, that ``--help`` was given to."""
     command = session.arguments.command
-    return _tell(session, command.name if command else "")
+    return _tell(session, command.name if command else " ".join(session.arguments.all_words("COMMAND")))
 
 
 def tell_version(session: Session) -> int:

@@ -1,0 +1,46 @@
+"""What this process runs, and what lies on the disk by now: the two differ after an upgrade under a living daemon."""
+
+import importlib
+import pkgutil
+import re
+from typing import Final
+
+import ckpt_protocol
+import ckpt_protocol.version
+import ckptd
+
+__all__ = ["build_on_disk", "load_all"]
+
+_CHILDREN: Final = ("ckptd.__main__", "ckptd.doctor", "ckptd.units")
+"""What runs as a process of its own, by name: never in the daemon."""
+
+_LATE: Final = (
+    # What the libraries and the interpreter would only import when they need it.
+    "anyio._backends._asyncio",
+    "concurrent.futures.thread",
+    "encodings.idna",
+    "linecache",
+    "stringprep",
+    "traceback",
+)
+_BUILD_LINE: Final = re.compile(r'^BUILD = "([^"]+)"', re.MULTILINE)
+
+
+def load_all() -> None:
+    """Import everything that the daemon can ever need, so that no answer depends on what is installed later."""
+    for package in (ckpt_protocol, ckptd):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.startswith(_CHILDREN):
+                importlib.import_module(found.name)
+    for name in _LATE:
+        importlib.import_module(name)
+
+
+def build_on_disk() -> str | None:
+    """Give the build that a start would run now; None where it cannot be told."""
+    try:
+        with open(ckpt_protocol.version.__file__, encoding="utf-8") as file:
+            found = _BUILD_LINE.search(file.read())
+    except OSError:
+        return None
+    return found and found.group(1)
