@@ -44,6 +44,9 @@ READS = frozenset(
 _MAX_IDLE = 4
 _STOPPING_DEADLINE_S = 15.0
 _STOPPING_PAUSE_S = 0.05
+_OWNER_DEADLINE_S = 10.0
+"""How long the owner of a checkpoint directory may be out of reach: one that lost its socket ends by itself."""
+_OWNER_PAUSE_S = 0.25
 _UNHEARD_TRIES = 5
 
 
@@ -70,6 +73,7 @@ class Connection:
         self._environ = environ
         self._hello = {"protocol": PROTOCOL_VERSION, "build": BUILD, "client": client, "session": session}
         self._pool = _Pool()
+        self._renewed = False
         self.peer: dict[str, Any] | None = None
         """What the daemon said of itself in its last hello, or None before the first."""
 
@@ -132,8 +136,26 @@ class Connection:
             pool.drop(link)
             raise
         self.peer = link.peer or self.peer
-        pool.put_back(link)
+        if not self._renewed and self.peer is not None and self.peer.get("build") != BUILD:
+            self._renew(pool, link)
+        else:
+            pool.put_back(link)
         return _result(reply, method)
+
+    def _renew(self, pool: _Pool, link: Link) -> None:
+        """Let an older daemon make room, once: what comes next starts our own. This call has its answer already."""
+        from fabricatio_checkpoint import renewal
+
+        self._renewed = True
+        try:
+            leaves = renewal.after_call(link)
+        except (BrokenLinkError, CheckpointError):
+            leaves = True
+        if leaves:
+            pool.drop(link)
+            pool.close_idle()
+        else:
+            pool.put_back(link)
 
     def _connect(self, pool: _Pool, start: bool) -> Link:
         sock = None
@@ -152,14 +174,18 @@ class Connection:
     def _follow(self, error: CheckpointError, again: _Again) -> None:
         """Prepare another attempt where the answer says how it can succeed, else raise the error."""
         owner = error.hint or ""
-        if error.kind == "owned_elsewhere" and not again.redirected and owner.startswith("/") and owner != self._path:
-            again.redirected = True
+        elsewhere = error.kind == "owned_elsewhere" and owner.startswith("/") and owner != self._path
+        if elsewhere and again.may_follow(self._path == self._home):
             self._path = owner
         elif error.kind == "stopping" and not again.own and time.monotonic() < again.deadline:
             # Refused by a daemon that is about to end: nothing was done, and soon another one can be started.
-            if (interruption := current()) is not None:
-                interruption.check()
-            time.sleep(_STOPPING_PAUSE_S)
+            _pause(_STOPPING_PAUSE_S)
+        elif error.kind == "protocol_mismatch" and not again.renewed:
+            from fabricatio_checkpoint import renewal
+
+            again.renewed = True
+            if not renewal.instead_of(self._path, error):
+                raise error
         else:
             raise error
 
@@ -180,7 +206,18 @@ class _Again:
         self._resent = False
         self._unheard = 0
         self.redirected = False
+        self.renewed = False
         self.deadline = time.monotonic() + _STOPPING_DEADLINE_S
+        self._owner_deadline = time.monotonic() + _OWNER_DEADLINE_S
+
+    def may_follow(self, at_home: bool) -> bool:
+        """Whether to go to the owner of the directory; once more where it was tried and nobody was there."""
+        if self.redirected:
+            if not at_home or time.monotonic() > self._owner_deadline:
+                return False
+            _pause(_OWNER_PAUSE_S)
+        self.redirected = True
+        return True
 
     def may_resend(self, broken: BrokenLinkError) -> bool:
         """Whether a request that may be repeated is to be sent again; counts it."""
@@ -251,6 +288,12 @@ class _Pool:
     def __del__(self) -> None:
         for link in self._idle:
             link.close()
+
+
+def _pause(seconds: float) -> None:
+    if (interruption := current()) is not None:
+        interruption.check()
+    time.sleep(seconds)
 
 
 def _ask(link: Link, method: str, params: dict[str, Any], on_notice: Notice | None) -> dict[str, Any]:

@@ -22,6 +22,8 @@ __all__ = ["BrokenLinkError", "Link"]
 
 _HELLO_ID = 0
 _PIECE_BYTES = 256 * 1024
+_QUICK_S = 30.0
+"""The longest silence before a hello or a ``daemon.*`` method is answered: both wait for nothing."""
 
 
 class BrokenLinkError(Exception):
@@ -119,7 +121,10 @@ class Link:
             sent = False
         waiting = {request_id, _HELLO_ID} if greet else {request_id}
         replies: dict[int, dict[str, Any]] = {}
+        patience = self._sock.gettimeout()
         while waiting:
+            quick = self.peer is None
+            self._sock.settimeout(min(patience or _QUICK_S, _QUICK_S) if quick else patience)
             document = self._next(sent)
             if "method" in document:
                 if on_notice is not None:
@@ -134,7 +139,20 @@ class Link:
             replies[found] = document
             if found == _HELLO_ID:
                 self._greeted(document)
+        self._sock.settimeout(patience)
         return replies[request_id]
+
+    def wait_until_closed(self, seconds: float) -> bool:
+        """Wait for the daemon to hang up; False where it has not done so after ``seconds``."""
+        try:
+            self._sock.settimeout(seconds)
+            while self._sock.recv(_PIECE_BYTES):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+        return True
 
     def _next(self, sent: bool) -> dict[str, Any]:
         while not self._frames:

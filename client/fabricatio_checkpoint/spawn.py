@@ -5,6 +5,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,9 +28,13 @@ _LOG_LIMIT_BYTES = 1024 * 1024
 _ENDING_S = 5.0
 """How long a daemon that hung up may take to end."""
 
+_STARTS = 3
+_ENDED_FROM_OUTSIDE = (0, -signal.SIGHUP, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM)
+"""Exit codes of a daemon that somebody told to stop in its first moment: that is no reason not to start one."""
+
 _UNWRITABLE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
-_QUESTION = encode_frame(b'{"jsonrpc":"2.0","method":"daemon.status","params":{},"id":0}')
-"""Answered once all is loaded; any answer will do, also one of another version."""
+_QUESTION = encode_frame(b'{"jsonrpc":"2.0","method":"daemon.status","params":{},"id":"start"}')
+"""Answered once all is loaded. Any answer will do, also one of another version, and one that comes too late."""
 
 _NOT_INHERITED = (
     "GIT_",  # would lead the daemon to another repository
@@ -81,48 +86,51 @@ def _start_under(lock: int | None, path: str, directory: str, environ: Mapping[s
     deadline = time.monotonic() + DEADLINE_S
     pause = _FIRST_PAUSE_S
     child: _Detached | None = None
+    starts = _STARTS
     while True:
-        mine = child is None and _locked(lock)
-        ended = child is not None and child.poll() is not None
+        mine = child is None and starts > 0 and _locked(lock)
+        code = None if child is None else child.poll()
         connected = dial(path)
         if connected is not None and (child is None or _answers(connected, deadline)):
             return connected
-        if connected is not None and child is not None and _ended_well(child):
-            # Somebody has told it to stop in its first moment.
-            child, connected = None, None
-            continue
-        if ended or connected is not None or time.monotonic() > deadline:
+        if connected is not None and child is not None:
+            code = _end_of(child)
+        if code in _ENDED_FROM_OUTSIDE and starts:
+            child, code = None, None
+        if code is not None or time.monotonic() > deadline:
             raise _failed(path, child, log)
         if mine:
             child, log = _spawn(path, log.path, environ)
+            starts -= 1
         time.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
 def _answers(sock: _socket.socket, deadline: float) -> bool:
-    """Wait for the first answer; False where the daemon has hung up instead: its imports may have failed."""
+    """Wait for the first answer; False where the daemon hangs up instead: what it imports may be broken."""
+    piece = b"\n"
     try:
         sock.settimeout(max(0.1, deadline - time.monotonic()))
         sock.sendall(_QUESTION)
-        while piece := sock.recv(65536):
-            if piece.endswith(b"\n"):
-                sock.settimeout(None)
-                return True
+        while (piece := sock.recv(65536)) and not piece.endswith(b"\n"):
+            pass
     except TimeoutError:
         # It is slow, but it is there: from here on it is the caller's patience that counts.
-        sock.close()
-        return False
-    except OSError:
         pass
-    sock.close()
-    return False
+    except OSError:
+        piece = b""
+    sock.settimeout(None)
+    if not piece:
+        sock.close()
+    return bool(piece)
 
 
-def _ended_well(child: _Detached) -> bool:
+def _end_of(child: _Detached) -> int | None:
+    """Wait for the exit code of a daemon that has hung up."""
     try:
-        return child.wait(_ENDING_S) == 0
+        return child.wait(_ENDING_S)
     except subprocess.TimeoutExpired:
-        return False
+        return None
 
 
 def _open_lock(directory: str, path: str) -> int | None:

@@ -16,6 +16,7 @@ from ckptd.deadline import Deadline
 from ckptd.lock import DataLocks, this_process
 
 if TYPE_CHECKING:
+    from ckptd.chore import Said
     from ckptd.core.ports import Catalog
 
 __all__ = ["Options", "main", "run_daemon"]
@@ -38,8 +39,17 @@ class Options(NamedTuple):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the daemon until it is told to stop or idle for long; return the exit code."""
-    return run_daemon(_parse(sys.argv[1:] if argv is None else argv), _shadow_catalog)
+    """Run the daemon until it is told to stop or idle for long, or do a chore; return the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["doctor"]:
+        from ckptd.doctor import report
+
+        return _say(report.run(words[1:], os.environ))
+    if words[:1] == ["install-units"]:
+        from ckptd import install
+
+        return _say(install.run(words[1:], os.environ))
+    return run_daemon(_parse(words), _shadow_catalog)
 
 
 def run_daemon(options: Options, catalog_factory: Callable[[], "Catalog"], patience_s: float = _PATIENCE_S) -> int:
@@ -126,8 +136,19 @@ def _shadow_catalog() -> "Catalog":
     )
 
 
+def _say(said: "Said") -> int:
+    for text, stream in ((said.out, sys.stdout), (said.err, sys.stderr)):
+        if text:
+            print(text, file=stream)
+    return said.code
+
+
 def _parse(argv: Sequence[str]) -> Options:
-    parser = argparse.ArgumentParser(prog="ckptd", description="Keep the checkpoints of this user's worktrees.")
+    parser = argparse.ArgumentParser(
+        prog="ckptd",
+        description="Keep the checkpoints of this user's worktrees.",
+        epilog="Chores, which run no daemon: ckptd doctor, ckptd install-units.",
+    )
     parser.add_argument("--socket", metavar="PATH", help="listen here, in a directory of mode 0700")
     parser.add_argument("--stderr", action="store_true", help="log to stderr instead of the log file")
     parser.add_argument("--version", action="version", version=f"ckptd {BUILD}")

@@ -25,8 +25,8 @@ _logger = logging.getLogger(__name__)
 class Deadline:
     """Ends the process when it has drained ``patience_s`` seconds without progress, or an hour in any case.
 
-    Progress is processor time, or reading and writing, of any thread but the event loop's and this object's: one
-    that waits for a dead network mount uses none. ``last_words`` is called before the end.
+    Progress is that any thread but the event loop's and this object's runs: one that waits for a dead network mount
+    does not. ``last_words`` is called before the end.
     """
 
     def __init__(self, patience_s: float, last_words: Callable[[], None] = lambda: None) -> None:
@@ -75,10 +75,10 @@ def _work(but: set[str]) -> int:
 
 
 def _work_of(task: str) -> int:
-    """Ticks of the processor and system calls that read or write, of one thread; 0 where it has just ended."""
+    """Ticks of the processor, and how often it was taken up, of one thread; 0 where it has just ended."""
     ticks = _read(f"/proc/self/task/{task}/stat").rpartition(b")")[2].split()[11:13]
-    calls = [line.split()[1] for line in _read(f"/proc/self/task/{task}/io").splitlines() if line.startswith(b"sysc")]
-    return sum(map(int, ticks + calls))
+    turns = [line.split()[1] for line in _read(f"/proc/self/task/{task}/status").splitlines() if b"ctxt_" in line]
+    return sum(map(int, ticks + turns))
 
 
 def _read(path: str) -> bytes:

@@ -73,6 +73,11 @@ class HeldLock:
             held.close()
         raise OSError(errno.EAGAIN, "the lock file is replaced again and again")
 
+    @staticmethod
+    def probe(path: bytes) -> None:
+        """Look whether a lock is held, for a moment; raises LockedElsewhereError where it is, OSError."""
+        os.close(_open_locked(path))
+
     def is_at(self, path: bytes) -> bool:
         """Tell whether ``path`` is this very file."""
         return _identity(path) == self.identity
@@ -151,6 +156,9 @@ class DataLocks:
             # Perhaps a thread of ours, by another name, or an owner that is about to say who it is.
             return _ATTEMPTS
         # Who had the address that is ours now has lost it: nobody can be sent there, and it ends when it notices.
+        if not owner.address:
+            # Somebody who clears up, and is done in a moment.
+            return _ORPHAN_ATTEMPTS
         same = owner.address == self._owner.address and _same_machine(owner, self._owner)
         return _ORPHAN_ATTEMPTS if same else 1
 

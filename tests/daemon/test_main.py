@@ -255,6 +255,83 @@ def test_a_passed_socket_is_served_and_left_alone(house) -> None:
         assert house.socket.exists()
 
 
+def test_the_watchdog_hears_from_it_as_often_as_it_wants(house) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(house.place / "notify"))
+        manager.settimeout(SECONDS)
+        house.environ |= {"NOTIFY_SOCKET": str(house.place / "notify"), "WATCHDOG_USEC": "150000"}
+        house.start()
+        heard: list[bytes] = []
+        begun = time.monotonic()
+        while heard.count(b"WATCHDOG=1") < 8:
+            heard.append(manager.recv(200))
+        assert time.monotonic() - begun < SECONDS
+        assert heard[0].startswith(b"READY=1") or b"WATCHDOG=1" in heard[:2]
+        answer = house.client().call("checkpoint.save", **house.save("process"))
+        assert not [name for name in json.loads(answer["result"]["notes"][0])["environment"] if "WATCHDOG" in name]
+
+
+def test_a_watchdog_that_means_another_process_hears_nothing(house) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(house.place / "notify"))
+        manager.settimeout(SECONDS)
+        notify = str(house.place / "notify")
+        house.environ |= {"NOTIFY_SOCKET": notify, "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}
+        process = house.start()
+        assert manager.recv(200).startswith(b"READY=1")
+        house.client().call("daemon.stop")
+        assert manager.recv(200).startswith(b"STOPPING=1")
+        assert process.wait(SECONDS) == 0
+
+
+def test_a_thread_that_hangs_does_not_keep_the_process_for_ever(house) -> None:
+    house.environ["FAKE_PATIENCE"] = "1"
+    process = house.start()
+    client, gate = house.client(), house.place / "gate"
+    client.send("checkpoint.save", "hangs", **house.save(f"hang {gate}"))
+    until(lambda: Path(f"{gate}.begun").exists())
+    client.send("checkpoint.save", "waits", **house.save())
+    until(lambda: house.client().call("daemon.status")["result"]["stores"][0]["queued"] == 1)
+    process.send_signal(signal.SIGTERM)
+    assert kind_of(client.answer()) == "stopping"
+    assert process.wait(SECONDS) == 70
+    assert "draining for 1 s without an end" in house.log
+    assert "ckptd-write /w" in house.log
+    assert not house.socket.exists()
+    # Nothing that it held is in the way of the next one.
+    house.start()
+    assert "result" in house.client().call("checkpoint.save", **house.save())
+
+
+def test_a_thread_that_works_is_waited_for(house) -> None:
+    house.environ["FAKE_PATIENCE"] = "0.5"
+    process = house.start()
+    client, gate = house.client(), house.place / "gate"
+    # It looks for its file again and again.
+    client.send("checkpoint.save", "works", **house.save(f"wait {gate}"))
+    until(lambda: Path(f"{gate}.begun").exists())
+    process.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2.0)
+    gate.touch()
+    assert client.answer()["id"] == "works"
+    assert process.wait(SECONDS) == 0
+
+
+def test_a_stop_if_idle_ends_only_what_rests(house) -> None:
+    process = house.start()
+    client, gate = house.client(), house.place / "gate"
+    client.send("checkpoint.save", "runs", **house.save(f"wait {gate}"))
+    until(lambda: Path(f"{gate}.begun").exists())
+    other = house.client()
+    assert other.call("daemon.stop", if_idle=True)["result"] == {"pid": process.pid, "stopping": False}
+    assert "result" in other.call("checkpoint.save", **house.save(worktree="/other"))
+    gate.touch()
+    assert client.answer()["id"] == "runs"
+    until(lambda: other.call("daemon.stop", if_idle=True)["result"]["stopping"])
+    assert process.wait(SECONDS) == 0
+
+
 def test_it_ends_when_idle_and_not_before(house) -> None:
     house.environ["FABRICATIO_EXT__CHECKPOINT__IDLE_EXIT_S"] = "0.4"
     process = house.start()

@@ -23,7 +23,7 @@ from ckptd.connection import MAX_IN_FLIGHT
 from ckptd.dispatch import Dispatcher
 from ckptd.errors import DomainError
 from ckptd.listen import Address, AddressInUseError
-from ckptd.lock import HeldLock, this_process
+from ckptd.lock import HeldLock, LockedElsewhereError, this_process
 from ckptd.server import Server
 from support.fake_manager import FakeManager, daemon_on
 from support.wire_samples import SAMPLES
@@ -316,6 +316,25 @@ async def test_a_lost_lock_ends_the_service_and_leaves_the_socket_of_the_other(s
             await served.server.lost.wait()
         other.close()
     assert served.path.exists()
+
+
+async def test_a_removed_lock_is_taken_again_before_anybody_else_can(short_dir) -> None:
+    async with serving(short_dir, check_s=0.02) as served:
+        lock = served.path.parent / "d.sock.lock"
+        lock.unlink()
+        await until(lock.exists)
+        with pytest.raises(LockedElsewhereError):
+            HeldLock.take(os.fsencode(lock), this_process("/other"))
+        assert not served.server.lost.is_set()
+
+
+async def test_a_lock_that_another_process_has_got_ends_the_service(short_dir) -> None:
+    async with serving(short_dir, check_s=0.2) as served:
+        lock = served.path.parent / "d.sock.lock"
+        lock.unlink()
+        other = HeldLock.take(os.fsencode(lock), this_process("/other"))
+        await served.server.lost.wait()
+        other.close()
 
 
 def test_an_address_is_taken_once(short_dir) -> None:

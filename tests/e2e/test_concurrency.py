@@ -113,7 +113,7 @@ def test_a_client_that_is_killed_does_not_cut_its_save_short(place: Place):
 def test_reads_go_on_during_a_save(place: Place):
     (place.ws / "f").write_text("f\n")
     first = place.save("first")
-    place.heavy(64)
+    place.heavy(48)
     slow = place.start("save", "second")
     until(place.is_busy)
     seen = [record["id"] for record in place.json("ls")["checkpoints"]]
@@ -163,7 +163,7 @@ def is_asleep(pid: int) -> bool:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
 def test_ctrl_c_during_a_save(place: Place):
-    place.heavy()
+    place.heavy(48)
     child = place.start("save", "interrupted")
     until(lambda: place.is_busy() and is_asleep(child.pid))
     child.send_signal(signal.SIGINT)
@@ -178,7 +178,7 @@ def test_ctrl_c_during_a_save(place: Place):
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
 def test_ctrl_c_with_json_is_one_document(place: Place):
-    place.heavy()
+    place.heavy(48)
     child = place.start("--json", "save")
     until(lambda: place.is_busy() and is_asleep(child.pid))
     child.send_signal(signal.SIGINT)

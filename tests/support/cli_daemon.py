@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ckpt_protocol.errors import BY_KIND
+from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 
 __all__ = ["CardboardDaemon", "Refusal"]
 
@@ -97,7 +98,7 @@ class CardboardDaemon:
     def _reply(self, request: dict[str, Any]) -> dict[str, Any]:
         method, params = request["method"], request["params"]
         if method == "daemon.hello":
-            return {"result": {"protocol": 1, "build": "1.0.0", "pid": os.getpid(), "capabilities": []}}
+            return {"result": {"protocol": PROTOCOL_VERSION, "build": BUILD, "pid": os.getpid(), "capabilities": []}}
         self.asked.append((method, params))
         try:
             answer = self.answers.get(method, _not_tracked)

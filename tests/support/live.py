@@ -83,8 +83,12 @@ class Place:
     def start(self, *words: str, cwd: str | Path | None = None, **options: Any) -> "subprocess.Popen[bytes]":
         """Begin to run it. Both streams are pipes, unless said otherwise."""
         environ = {**self.environ, **options.pop("environ", {})}
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
-        child = subprocess.Popen([*self.prefix, *_COMMAND, *words], cwd=cwd or self.ws, env=environ, **options)
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return self.spawn([*self.prefix, *_COMMAND, *words], environ, cwd=cwd or self.ws, **options)
+
+    def spawn(self, words: list[str], environ: dict[str, str], **options: Any) -> "subprocess.Popen[bytes]":
+        """Begin to run any program, which is killed at the end if it still runs."""
+        child = subprocess.Popen(words, env=environ, **{"stdin": subprocess.DEVNULL, **options})
         self._children.append(child)
         return child
 

@@ -21,13 +21,13 @@ class Option:
         last: bool = False,
         number: bool = False,
     ) -> None:
-        self.name = name
-        self.help = text
-        self.metavar = metavar
-        self.letter = letter
-        self.many = many
-        self.last = last
-        self.number = number
+        self.name: str = name
+        self.help: str = text
+        self.metavar: str | None = metavar
+        self.letter: str | None = letter
+        self.many: bool = many
+        self.last: bool = last
+        self.number: bool = number
 
 
 class Word:
@@ -36,9 +36,9 @@ class Word:
     __slots__ = ("least", "most", "name")
 
     def __init__(self, name: str, least: int, most: int | None) -> None:
-        self.name = name
-        self.least = least
-        self.most = most
+        self.name: str = name
+        self.least: int = least
+        self.most: int | None = most
 
 
 class Command:
@@ -62,14 +62,14 @@ class Command:
         dashed: str | None = None,
         rest: str | None = None,
     ) -> None:
-        self.name = name
-        self.handler = handler
-        self.summary = summary
-        self.example = example
-        self.words = words
-        self.options = options
-        self.dashed = dashed
-        self.rest = rest
+        self.name: str = name
+        self.handler: str = handler
+        self.summary: str = summary
+        self.example: str = example
+        self.words: tuple[Word, ...] = words
+        self.options: tuple[Option, ...] = options
+        self.dashed: str | None = dashed
+        self.rest: str | None = rest
 
 
 GLOBALS = (
@@ -161,6 +161,16 @@ _ROWS = (
     Command(
         "daemon logs", "daemon.logs", "print the end of the daemon's log", "ckpt daemon logs -n 100",
         options=(Option("lines", "how many lines (50)", metavar="N", letter="n", number=True),),
+    ),
+    Command(
+        "daemon install", "child.install", "let systemd start the daemon when it is needed (user units)",
+        "ckpt daemon install",
+    ),
+    Command("daemon uninstall", "child.uninstall", "take the systemd units away again", "ckpt daemon uninstall"),
+    Command(
+        "doctor", "child.doctor", "look for what is wrong with sockets, locks, permissions, limits, disk and stores",
+        "ckpt doctor --fix",
+        options=(Option("fix", "put right what can be, where no owner lives"),),
     ),
     Command("help", "help.help_", "say how a command is used", "ckpt help reset", words=(Word("COMMAND", 0, 2),)),
 )  # fmt: skip

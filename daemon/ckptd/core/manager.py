@@ -43,9 +43,7 @@ class Manager:
     ``internal`` where the actor broke, and ``stopping`` after drain() was called.
     """
 
-    def __init__(
-        self, catalog: Catalog, claim: Claim, *, mailbox_limit: int = 256, cache_size: int = 100
-    ) -> None:
+    def __init__(self, catalog: Catalog, claim: Claim, *, mailbox_limit: int = 256, cache_size: int = 100) -> None:
         self._catalog = catalog
         self._claim_lock = claim
         self._limits = Limits(mailbox=mailbox_limit)

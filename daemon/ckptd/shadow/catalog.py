@@ -15,7 +15,7 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.checkpoint import rfc3339
 from ckptd.shadow.identity import check_identity, check_real
 from ckptd.shadow.isolation import isolate
-from ckptd.shadow.layout import create_folder, delete_folder, folder_bytes, folder_name, sweep_folders
+from ckptd.shadow.layout import create_folder, delete_folder, folder_bytes, folder_name, is_left_over, sweep_folders
 from ckptd.shadow.metadata import Metadata, describe, read_metadata
 from ckptd.shadow.operations import StoreWriter
 from ckptd.shadow.places import protected_reason
@@ -192,8 +192,8 @@ def _stores(checkpoint_dir: bytes) -> Iterator[tuple[bytes, Metadata | DomainErr
         raise from_os_error(error, "list the stores in", checkpoint_dir) from error
     for name in names:
         folder = os.path.join(checkpoint_dir, name)
-        # A folder without ours in it belongs to somebody else; names that begin with a dot are stores in the making.
-        if name.startswith(b".") or not os.path.isdir(os.path.join(folder, b"ckpt")):
+        # A folder without ours in it belongs to somebody else.
+        if is_left_over(name) or not os.path.isdir(os.path.join(folder, b"ckpt")):
             continue
         try:
             yield folder, read_metadata(folder)

@@ -15,7 +15,7 @@ __all__ = ["Checkpoint", "format_checkpoint", "format_commit", "load_checkpoint"
 
 _KINDS: Final[dict[str, Kind]] = {"manual": "manual", "auto": "auto", "safety": "safety"}
 _IDENTITY: Final = "fabricatio-checkpoint <checkpoint@localhost>"
-_HEADER: Final = re.compile(rb"tree ([0-9a-f]{40})\nauthor .* (\d+) \+0000\ncommitter .*\n\n")
+_HEADER: Final = re.compile(rb"tree ([0-9a-f]{40})\nauthor .* (\d{1,11}) \+0000\ncommitter .*\n\n")
 
 
 class Checkpoint(NamedTuple):

@@ -57,7 +57,8 @@ class FrameStack:
     def push(self, frame: Frame) -> None:
         """Go down one directory."""
         self._frames.append(frame)
-        if len(self._frames) > _MAX_OPEN:
+        if len(self._frames) > _MAX_OPEN + 1:
+            # The root stays open: it is where a way back begins if one was cut.
             far = self._frames[-_MAX_OPEN - 1]
             if far.fd >= 0:
                 far.identity = _identity(far.fd)
@@ -67,8 +68,10 @@ class FrameStack:
         """Go up one directory; give it, None above the root. It is opened again where it had been closed."""
         done = self._frames.pop()
         above = self._frames[-1] if self._frames else None
-        if above is not None and above.fd < 0 <= done.fd:
-            above.fd = _open_above(done.fd, above.identity)
+        if above is not None and above.fd < 0:
+            above.fd = _step(done.fd, b"..", above.identity) if done.fd >= 0 else -1
+            if above.fd < 0:
+                above.fd = _walk(self._frames[0].fd, above.path, above.identity)
         _close(done)
         return above
 
@@ -78,13 +81,28 @@ class FrameStack:
             _close(frame)
 
 
-def _open_above(fd: int, wanted: tuple[int, int]) -> int:
-    """Open the directory above an open one; -1 where that is not the wanted one any more: it was moved meanwhile."""
+def _walk(root_fd: int, path: bytes, wanted: tuple[int, int]) -> int:
+    """Open a directory by its path from the root; -1 where that leads elsewhere now."""
+    fd = os.dup(root_fd)
+    for name in path.split(b"/"):
+        below = _step(fd, name, None)
+        os.close(fd)
+        fd = below
+        if fd < 0:
+            return -1
+    if _identity(fd) == wanted:
+        return fd
+    os.close(fd)
+    return -1
+
+
+def _step(fd: int, name: bytes, wanted: tuple[int, int] | None) -> int:
+    """Open a directory beside or below an open one; -1 where it is not there or not the wanted one."""
     try:
-        found = os.open(b"..", DIR_FLAGS, dir_fd=fd)
+        found = os.open(name, DIR_FLAGS, dir_fd=fd)
     except OSError:
         return -1
-    if _identity(found) == wanted:
+    if wanted is None or _identity(found) == wanted:
         return found
     os.close(found)
     return -1

@@ -4,13 +4,14 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 from typing import Final
 
 from ckptd.errors import from_os_error
 from ckptd.shadow.durable import fsync_dir
 from ckptd.shadow.metadata import Metadata, write_metadata
 
-__all__ = ["create_folder", "delete_folder", "folder_bytes", "folder_name", "sweep_folders"]
+__all__ = ["create_folder", "delete_folder", "folder_bytes", "folder_name", "is_left_over", "sweep_folders"]
 
 _NEW_PREFIX: Final = b".new-"
 _OLD_PREFIX: Final = b".old-"
@@ -38,7 +39,15 @@ def folder_name(worktree: bytes, attempt: int = 0) -> bytes:
     """
     text = worktree if attempt == 0 else worktree + b"\0%d" % attempt
     base = os.path.basename(worktree)[:_NAME_BYTES] or b"root"
+    if base.startswith((_NEW_PREFIX, _OLD_PREFIX)):
+        # It would be taken for the rest of a store.
+        base = b"_" + base[1:]
     return base + b"_" + hashlib.sha256(text).hexdigest()[:16].encode()
+
+
+def is_left_over(name: bytes) -> bool:
+    """Tell whether a folder's name is that of a store in the making, or of one that is being deleted."""
+    return _LEFT_OVER.fullmatch(name) is not None
 
 
 def create_folder(checkpoint_dir: bytes, name: bytes, metadata: Metadata) -> bytes:
@@ -78,7 +87,7 @@ def delete_folder(folder: bytes) -> None:
     try:
         os.rename(folder, temp)
         fsync_dir(checkpoint_dir)
-        shutil.rmtree(temp)
+        _remove(temp)
     except OSError as error:
         raise from_os_error(error, "delete the store", folder) from error
 
@@ -90,8 +99,26 @@ def sweep_folders(checkpoint_dir: bytes) -> None:
     except OSError:
         return
     for name in names:
-        if _LEFT_OVER.fullmatch(name):
-            shutil.rmtree(os.path.join(checkpoint_dir, name), ignore_errors=True)
+        if is_left_over(name):
+            try:
+                _remove(os.path.join(checkpoint_dir, name))
+            except OSError:
+                continue
+
+
+def _remove(folder: bytes) -> None:
+    """Remove a folder with all that is in it, also where somebody has made parts of it read-only; raises OSError."""
+    _open_up(folder)
+    for path, names, _ in os.walk(folder):
+        for name in names:
+            _open_up(os.path.join(path, name))
+    shutil.rmtree(folder)
+
+
+def _open_up(path: bytes) -> None:
+    mode = os.lstat(path).st_mode
+    if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+        os.chmod(path, 0o700)
 
 
 def folder_bytes(folder: bytes) -> int:

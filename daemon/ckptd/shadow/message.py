@@ -79,7 +79,7 @@ def parse_message(message: bytes) -> tuple[str | None, Facts]:
             client=fields.get("Ckpt-Client"),
             meta=_read_meta(fields.get("Ckpt-Meta")),
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise DomainError("store_damaged", "a checkpoint's commit has no readable block of facts") from error
     return (None if fields.get("Ckpt-Message") == "none" else text), facts
 

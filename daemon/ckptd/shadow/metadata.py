@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from ckpt_protocol.structs import WirePath, from_wire, to_wire
-from ckpt_protocol.wirepath import PathError, to_text
+from ckpt_protocol.wirepath import PathError, check_absolute, to_text
 from ckptd.errors import DomainError
 from ckptd.shadow.durable import read_if_there, replace_file
 
@@ -77,7 +77,7 @@ def read_metadata(folder: bytes) -> Metadata:
                 paths=(folder,),
             )
         metadata = msgspec.json.decode(data, type=Metadata)
-        from_wire(metadata.worktree)
+        check_absolute(metadata.path)
     except (msgspec.MsgspecError, PathError) as error:
         raise DomainError(
             "store_damaged", f"the metadata of {to_text(folder)} is malformed", paths=(folder,)

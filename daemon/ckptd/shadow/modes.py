@@ -5,6 +5,7 @@ directory's exceptions are the blob ``=``, and the tree of its child ``x`` is ``
 another there.
 """
 
+import re
 from typing import Final
 
 from ckptd.errors import DomainError
@@ -15,6 +16,8 @@ __all__ = ["DEFAULTS", "OWN_NAME", "child_name", "format_exceptions", "is_except
 DEFAULTS: Final = {REGULAR: 0o644, EXECUTABLE: 0o755, DIRECTORY: 0o755}
 
 OWN_NAME: Final = b"="
+
+_RECORD: Final = re.compile(rb"([0-7]{1,4}) ([^/]+)", re.DOTALL)
 
 
 def child_name(name: bytes) -> bytes:
@@ -34,13 +37,15 @@ def format_exceptions(perms: dict[bytes, int]) -> bytes:
 
 def parse_exceptions(data: bytes) -> dict[bytes, int]:
     """Read such a blob; raises DomainError ``store_damaged`` for anything else."""
+    *records, rest = data.split(b"\0")
     perms = {}
-    try:
-        for record in data.split(b"\0")[:-1]:
-            octal, _, name = record.partition(b" ")
-            perms[name] = int(octal, 8) & 0o7777
-    except ValueError as error:
-        raise DomainError("store_damaged", "the permission record of a checkpoint is malformed") from error
+    for record in records:
+        match = _RECORD.fullmatch(record)
+        if match is None:
+            raise _malformed()
+        perms[match[2]] = int(match[1], 8)
+    if rest:
+        raise _malformed()
     return perms
 
 
@@ -50,3 +55,7 @@ def modes_tree(blob: bytes | None, children: dict[bytes, bytes]) -> dict[bytes, 
     if blob is not None:
         entries[OWN_NAME] = TreeEntry(REGULAR, blob)
     return entries
+
+
+def _malformed() -> DomainError:
+    return DomainError("store_damaged", "the permission record of a checkpoint is malformed")

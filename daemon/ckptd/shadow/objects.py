@@ -4,6 +4,7 @@ Everything that is read is hashed: an object is what its id says, or it is an er
 passed over for another, and is counted as missing from then on, so that the next save writes it again.
 """
 
+import errno
 import hashlib
 import os
 import time
@@ -23,6 +24,7 @@ __all__ = ["ObjectStore"]
 _KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
 _MAX_OPEN_PACKS: Final = 32
 _SETTLED_NS: Final = 2_000_000_000
+_SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class ObjectStore:
@@ -56,16 +58,18 @@ class ObjectStore:
             found = set(os.listdir(self.pack_dir))
         except OSError as error:
             raise from_os_error(error, "list the packs in", self.pack_dir) from error
-        # A directory that changed just now can change again within the same tick of its clock.
-        self._listed_ns = changed_ns if changed_ns < now_ns - _SETTLED_NS else -1
+        self._listed_ns = -1
         # An index whose pack is gone would vouch for objects that nobody has.
         names = {
             name for name in found if name.endswith(b".idx") and name[:5] == b"pack-" and name[:-4] + b".pack" in found
         }
         for name in self._indexes.keys() - names:
             self._drop(name)
-        for name in sorted(names - self._indexes.keys()):
-            self._load(name)
+        loaded = [self._load(name) for name in sorted(names - self._indexes.keys())]
+        # A directory that changed just now can change again within the same tick of its clock; and an index that
+        # could not be read may be readable the next time.
+        if all(loaded) and changed_ns < now_ns - _SETTLED_NS:
+            self._listed_ns = changed_ns
 
     @property
     def pack_count(self) -> int:
@@ -127,14 +131,17 @@ class ObjectStore:
                     return data
         return self._read_loose(oid, kind) if self._is_loose(oid) else None
 
-    def _load(self, name: bytes) -> None:
+    def _load(self, name: bytes) -> bool:
         path = os.path.join(self.pack_dir, name)
         try:
             index = PackIndex(path)
-        except DomainError:
+        except DomainError as error:
+            if error.kind == "too_many_files":
+                raise
             # One damaged index hurts the objects in its pack alone; they are missing now.
-            return
+            return False
         self._indexes[name] = index
+        return True
 
     def _drop(self, name: bytes) -> None:
         index = self._indexes.pop(name)
@@ -162,7 +169,12 @@ class ObjectStore:
             if _KINDS[number] != kind:
                 return None
             return _inflate(fd, offset + used, size, head[used:])
-        except (OSError, zlib.error, IndexError):
+        except OSError as error:
+            if error.errno in _SHORTAGES:
+                # It is this process that lacks something: the object may be as good as ever.
+                raise from_os_error(error, "read the pack", index.pack_path) from error
+            return None
+        except (zlib.error, IndexError, OverflowError):
             return None
 
     def _is_loose(self, oid: bytes) -> bool:

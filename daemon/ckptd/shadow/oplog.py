@@ -98,6 +98,11 @@ class OperationLog:
         outcome = self.outcomes.get(number) if number is not None else None
         return outcome if outcome is not None and outcome.done else None
 
+    def unanswered(self, token: str) -> Intent | None:
+        """Give the intent of a request that was cut off before it could be answered."""
+        number = self._by_token.get(token)
+        return self.intents[number] if number is not None and number not in self.outcomes else None
+
     def write(self, line: Intent | Outcome, *, durable: bool = True) -> None:
         """Append a line; raises DomainError where the disk refuses.
 

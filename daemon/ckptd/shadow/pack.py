@@ -21,6 +21,7 @@ TEMP_PREFIX = b"tmp_ckpt_"
 # Level 1: on source code a third of the time of level 6 for a tenth more space.
 _LEVEL = 1
 _SMALL_OFFSET = 0x80000000
+_HEADER_BYTES = 12
 
 
 class ObjectSink:
@@ -88,7 +89,7 @@ class PackWriter(ObjectSink):
         temp = os.path.join(pack_dir, TEMP_PREFIX + os.urandom(8).hex().encode())
         self._path = temp + b".pack"
         self._index_temp = temp + b".idx"
-        self._offset = 12
+        self._offset = _HEADER_BYTES
         self._written: list[_Written] = []
         self._known: set[bytes] = set()
 
@@ -165,6 +166,7 @@ class PackWriter(ObjectSink):
             self._file = None
         _unlink_quietly(self._path)
         _unlink_quietly(self._index_temp)
+        self._offset = _HEADER_BYTES
         self._written.clear()
         self._known.clear()
 
@@ -172,7 +174,7 @@ class PackWriter(ObjectSink):
         if self._file is None:
             try:
                 self._file = open(self._path, "xb+", buffering=1 << 18)  # noqa: SIM115 - closed by finish and abort
-                self._file.write(b"\0" * 12)
+                self._file.write(b"\0" * _HEADER_BYTES)
             except OSError as error:
                 raise from_os_error(error, "write a pack to", self._dir) from error
         return self._file
@@ -184,10 +186,13 @@ class PackWriter(ObjectSink):
             raise from_os_error(error, "write a pack to", self._dir) from error
         self._note(oid, zlib.crc32(raw) if crc is None else crc, len(raw))
 
-    @staticmethod
-    def _cut(file: BinaryIO, start: int) -> None:
-        file.seek(start)
-        file.truncate()
+    def _cut(self, file: BinaryIO, start: int) -> None:
+        try:
+            file.seek(start)
+            file.truncate()
+        except OSError as error:
+            # Seeking writes out what is buffered: a full disk shows here too, and is no fault of the file that is read.
+            raise from_os_error(error, "write a pack to", self._dir) from error
 
     def _note(self, oid: bytes, crc: int, length: int) -> None:
         self._written.append(_Written(oid, crc, self._offset))

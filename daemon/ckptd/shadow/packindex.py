@@ -38,7 +38,7 @@ class PackIndex:
         return self.path[: -len(b".idx")] + b".pack"
 
     def find(self, oid: bytes) -> int | None:
-        """Give the offset of an object in the pack, or None."""
+        """Give the offset of an object in the pack, or None; an offset that cannot be right is none."""
         first = oid[0]
         low = self._fanout[first - 1] if first else 0
         high = self._fanout[first]
@@ -60,25 +60,34 @@ class PackIndex:
         return [self._data[at : at + 20] for at in range(_NAMES_AT, _NAMES_AT + self.count * 20, 20)]
 
     def entries(self) -> list[tuple[bytes, int, int]]:
-        """Give each object's id, offset and the CRC-32 of its packed bytes, sorted by id."""
+        """Give each object's id, offset and the CRC-32 of its packed bytes, sorted by id.
+
+        Raises DomainError ``store_damaged`` where an offset cannot be right.
+        """
         checksums = struct.unpack_from(f">{self.count}I", self._data, _NAMES_AT + self.count * 20)
-        return [(oid, self._offset(at), crc) for at, (oid, crc) in enumerate(zip(self.oids(), checksums, strict=True))]
+        found = []
+        for at, (oid, crc) in enumerate(zip(self.oids(), checksums, strict=True)):
+            offset = self._offset(at)
+            if offset is None:
+                raise _damaged(self.path)
+            found.append((oid, offset, crc))
+        return found
 
     def close(self) -> None:
         """Let go of the mapping."""
         if isinstance(self._data, mmap.mmap):
             self._data.close()
 
-    def _offset(self, position: int) -> int:
+    def _offset(self, position: int) -> int | None:
         small_at = _NAMES_AT + self.count * 24
         (offset,) = struct.unpack_from(">I", self._data, small_at + position * 4)
         if not offset & 0x80000000:
             return int(offset)
         large_at = small_at + self.count * 4 + (offset & 0x7FFFFFFF) * 8
         if large_at + 8 > len(self._data) - 40:
-            raise _damaged(self.path)
+            return None
         (large,) = struct.unpack_from(">Q", self._data, large_at)
-        return int(large)
+        return int(large) if large < 1 << 63 else None
 
 
 def _load(path: bytes) -> bytes | mmap.mmap:

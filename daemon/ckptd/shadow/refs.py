@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ckptd.errors import from_os_error
+from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.durable import fsync_dir, read_if_there, replace_file
 
 __all__ = ["CHECKPOINTS", "INFOS", "TAGS", "Refs", "seq_name"]
@@ -68,10 +68,14 @@ class Refs:
         by_seq = {**before.by_seq, seq: commit}
         ordered = by_seq if seq >= max(before.by_seq, default=0) else dict(sorted(by_seq.items()))
         # What we have written ourselves need not be read again.
-        self._listed = _Listed(self._stamp(), ordered, before.names | {seq})
+        self._listed = _Listed(self._own_stamp(), ordered, before.names | {seq})
 
     def withdraw_checkpoint(self, seq: int) -> None:
         """Take back a checkpoint that was just written; raises DomainError where the disk refuses."""
+        # Its folder's time may not tell: it was changed in this very instant.
+        self._listed = _Listed(None, {}, frozenset())
+        # Within one tick of the file system's clock, the folder's time would not tell.
+        self._listed = self._listed._replace(stamp=None)
         for prefix in (CHECKPOINTS, INFOS):
             path = os.path.join(self._git_dir, prefix + seq_name(seq))
             try:
@@ -103,12 +107,11 @@ class Refs:
         known = self._listed
         if stamp is not None and stamp == known.stamp:
             return known
-        found = {int(name): oid for name, oid in self._packed(CHECKPOINTS).items() if name.isdigit()}
         names = {int(name) for name in self._loose_names(CHECKPOINTS) if name.isdigit()}
-        for seq in names:
-            oid = known.by_seq.get(seq) or self._read_loose(CHECKPOINTS + seq_name(seq))
-            if oid is not None:
-                found[seq] = oid
+        loose = {seq: known.by_seq.get(seq) or self._read_loose(CHECKPOINTS + seq_name(seq)) for seq in names}
+        # Packed ones come second: what git packs meanwhile is then seen twice rather than never.
+        found = {int(name): oid for name, oid in self._packed(CHECKPOINTS).items() if name.isdigit()}
+        found.update((seq, oid) for seq, oid in loose.items() if oid is not None)
         # What changed just now can change again within the same tick of its clock.
         settled = stamp is not None and max(stamp) < now_ns - _SETTLED_NS
         self._listed = _Listed(stamp if settled else None, dict(sorted(found.items())), frozenset(names | found.keys()))
@@ -125,8 +128,26 @@ class Refs:
         except OSError:
             return folder_ns, 0
 
+    def _own_stamp(self) -> tuple[int, int] | None:
+        """Give the stamp of a change of our own, which no later change can have, however soon it comes.
+
+        The clock of a file system may tick every few milliseconds only; the folder gets a time between the ticks.
+        """
+        try:
+            now_ns = time.time_ns()
+            os.utime(os.path.join(self._git_dir, CHECKPOINTS), ns=(now_ns, now_ns))
+        except OSError:
+            return None
+        return self._stamp()
+
     def _read_loose(self, ref: bytes) -> bytes | None:
-        data = read_if_there(os.path.join(self._git_dir, ref))
+        """Give the id in a ref's own file; None where it holds none, or cannot be read for a reason of its own."""
+        try:
+            data = read_if_there(os.path.join(self._git_dir, ref))
+        except DomainError as error:
+            if error.kind == "too_many_files":
+                raise
+            return None
         return data.strip() if data is not None and _ID.fullmatch(data.strip()) else None
 
     def _read(self, ref: bytes) -> bytes | None:
@@ -137,17 +158,13 @@ class Refs:
         return self._packed(folder + b"/").get(name)
 
     def _under(self, prefix: bytes) -> dict[bytes, bytes]:
-        found = self._packed(prefix)
-        for name in self._loose_names(prefix):
-            oid = self._read_loose(prefix + name)
-            if oid is not None:
-                found[name] = oid
-        return found
+        loose = {name: self._read_loose(prefix + name) for name in self._loose_names(prefix)}
+        return {**self._packed(prefix), **{name: oid for name, oid in loose.items() if oid is not None}}
 
     def _loose_names(self, prefix: bytes) -> list[bytes]:
         top = os.path.join(self._git_dir, prefix)
         names: list[bytes] = []
-        for folder, _, files in os.walk(top):
+        for folder, _, files in os.walk(top, onerror=_refuse):
             inside = os.path.relpath(folder, top)
             kept = [name for name in files if not name.endswith(b".lock") and name[:1] != b"."]
             names += kept if inside == b"." else [os.path.join(inside, name) for name in kept]
@@ -178,3 +195,9 @@ class Refs:
             fsync_dir(parent)
         except OSError as error:
             raise from_os_error(error, "make the folder", folder) from error
+
+
+def _refuse(error: OSError) -> None:
+    """Tell a folder that is not there from one that cannot be listed: refs not seen are not refs gone."""
+    if not isinstance(error, FileNotFoundError):
+        raise from_os_error(error, "list the refs in", os.fsencode(error.filename)) from error

@@ -25,6 +25,7 @@ from ckptd.shadow.refs import Refs
 from ckptd.shadow.rules import outside_rules
 from ckptd.shadow.scan import ScanLimits, Scanner, ScanResult
 from ckptd.shadow.settings import Overrides, Settings
+from ckptd.shadow.tracked import read_regular
 from ckptd.shadow.view import Key
 
 __all__ = ["Draft", "Repository"]
@@ -32,6 +33,7 @@ __all__ = ["Draft", "Repository"]
 # A model is written at once where that is cheap or much has changed; else at most this often.
 _CHEAP_FILES: Final = 5_000
 _MODEL_EVERY_S: Final = 30.0
+_MAX_EXCLUDES_BYTES: Final = 16 * 1024 * 1024
 
 # A look-up costs the number of packs; merging so many takes some ten milliseconds.
 _MANY_PACKS: Final = 50
@@ -271,6 +273,6 @@ def _read_excludes(settings: Settings) -> bytes | None:
     if settings.git_excludes_path is None:
         return None
     try:
-        return read_if_there(settings.git_excludes_path)
-    except DomainError:
+        return read_regular(settings.git_excludes_path, _MAX_EXCLUDES_BYTES)
+    except OSError:
         return None

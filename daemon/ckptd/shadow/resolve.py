@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from ckpt_protocol.checkpoint import WORKTREE
 from ckptd.errors import DomainError
 from ckptd.shadow.checkpoint import Checkpoint
 
@@ -57,7 +58,7 @@ def check_tag(name: str) -> str:
     """Return a tag name, or raise DomainError ``bad_tag``: git's rules for refs, and nothing that reads as an id."""
     if (
         not name
-        or name == "HEAD"
+        or name in ("HEAD", WORKTREE)
         or name.startswith("@")
         or _PREFIX.fullmatch(name)
         or _BAD_IN_TAG.search(name)

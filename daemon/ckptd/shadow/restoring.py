@@ -5,8 +5,8 @@ write; the intent names the safety checkpoint and all paths, so that a restore t
 """
 
 import os
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
@@ -14,23 +14,18 @@ from ckpt_protocol.checkpoint import RestoreParams, RestoreResult, StepParams
 from ckpt_protocol.structs import from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.answer import answer_done, answer_head_moved, answer_planned
 from ckptd.shadow.asker import Asker
-from ckptd.shadow.capture import Disk
-from ckptd.shadow.compare import Delta, compare, same_state
-from ckptd.shadow.exclusion import Exclusion
+from ckptd.shadow.compare import compare, same_state
 from ckptd.shadow.graft import graft
 from ckptd.shadow.info import write_info_tree
 from ckptd.shadow.lookup import Loaded
-from ckptd.shadow.model import iter_nodes
 from ckptd.shadow.oplog import Intent, Outcome, Verb
-from ckptd.shadow.pack import HashOnly, ObjectSink, PackWriter
-from ckptd.shadow.plan import Plan, make_plan
-from ckptd.shadow.reader import to_left_out
-from ckptd.shadow.repository import Repository
-from ckptd.shadow.rules import Coverage
-from ckptd.shadow.scan import ScanResult
-from ckptd.shadow.selection import select_exactly, select_paths
+from ckptd.shadow.pack import HashOnly, PackWriter
+from ckptd.shadow.preparing import Prepared, RestoreRequest, open_root, prepare
+from ckptd.shadow.repository import Draft, Repository
 from ckptd.shadow.step import Step
+from ckptd.shadow.view import find_state
 from ckptd.shadow.writer import Outcome as Written
 from ckptd.shadow.writer import RestoreWriter, sync
 
@@ -40,37 +35,11 @@ __all__ = ["Restorer"]
 _UMASK: Final = 0o022
 
 
-class _Request(NamedTuple):
-    """One restore, whatever verb asked for it.
+class _NotHeldError(DomainError):
+    """The safety checkpoint cannot be trusted to hold what is going to be overwritten."""
 
-    ``paths`` None: the whole tree. ``exact``: those very paths and nothing below them, whether the target speaks
-    about them or not (undo and redo). ``head_after`` is head afterwards; ``left_by`` the checkpoint whose content
-    these paths had after the operation that is undone.
-    """
-
-    verb: Verb
-    target: Loaded
-    token: str
-    dry_run: bool
-    digest: str | None
-    skip_conflicts: bool
-    head_after: str | None
-    paths: tuple[bytes, ...] | None = None
-    exact: bool = False
-    delete: bool = False
-    undoes: int | None = None
-    left_by: Loaded | None = None
-    notes: tuple[str, ...] = ()
-
-
-class _Prepared(NamedTuple):
-    """A request, looked at: what the worktree holds now, and the plan."""
-
-    request: _Request
-    scan: ScanResult
-    plan: Plan
-    edited: list[bytes]
-    head_before: str | None
+    def __init__(self, why: str) -> None:
+        super().__init__("store_damaged", f"the safety checkpoint cannot be read back, so nothing was changed: {why}")
 
 
 class Restorer:
@@ -86,7 +55,7 @@ class Restorer:
             return answered
         target = self._repo.lookup.open(self._repo.lookup.resolve(params.id or "HEAD"))
         paths = None if params.paths is None else tuple(sorted({from_wire(path) for path in params.paths}))
-        request = _Request(
+        request = RestoreRequest(
             verb="reset" if paths is None else "rollback",
             target=target,
             token=params.token,
@@ -107,6 +76,9 @@ class Restorer:
         answered = self._answered(params.token)
         if answered is not None:
             return answered
+        number = self._begun(params.token, "undo")
+        if number is not None:
+            return self._reverse("undo", number, params, asker)
         undoable = self._repo.history.undoable
         if not undoable:
             raise self._nothing_to_undo(asker)
@@ -117,6 +89,9 @@ class Restorer:
         answered = self._answered(params.token)
         if answered is not None:
             return answered
+        number = self._begun(params.token, "redo")
+        if number is not None:
+            return self._reverse("redo", number, params, asker)
         redoable = self._repo.history.redoable
         if not redoable:
             raise DomainError("nothing_to_redo", "there is no undo to take back")
@@ -125,6 +100,11 @@ class Restorer:
     def _answered(self, token: str) -> RestoreResult | None:
         outcome = self._repo.log.answered(token)
         return msgspec.json.decode(outcome.result, type=RestoreResult) if outcome is not None else None
+
+    def _begun(self, token: str, verb: Verb) -> int | None:
+        """Give what a step that was cut off was reversing: retried, it reverses the same, not what lies before it."""
+        intent = self._repo.log.unanswered(token)
+        return intent.undoes if intent is not None and intent.verb == verb else None
 
     def _notes(self, target: Loaded, params: RestoreParams) -> Iterable[str]:
         if target.info is None:
@@ -148,7 +128,7 @@ class Restorer:
             return self._move_head(verb, number, head_after, params, asker)
         outcome = repo.log.outcomes.get(number)
         changed = done.paths if outcome is None or outcome.paths is None else outcome.paths
-        request = _Request(
+        request = RestoreRequest(
             verb=verb,
             target=repo.lookup.open(done.safety),
             token=params.token,
@@ -159,7 +139,7 @@ class Restorer:
             paths=tuple(sorted(from_wire(path) for path in changed)),
             exact=True,
             undoes=number,
-            left_by=repo.lookup.open(done.target) if done.target is not None else None,
+            left_by=self._left_by(done),
         )
         return self._run(request, asker)
 
@@ -167,24 +147,19 @@ class Restorer:
         self, verb: Verb, number: int, head_after: str | None, params: StepParams, asker: Asker
     ) -> RestoreResult:
         """Reverse a reset that changed no file: head is all there is to bring back."""
-        result = RestoreResult(
-            target=None,
-            written=[],
-            deleted=[],
-            kept=[],
-            conflicts=[],
-            edited=[],
-            safety=None,
-            head=head_after,
-            digest=Plan([], [], [], {}).digest,
-            weak=False,
-            dry_run=params.dry_run,
-        )
+        result = answer_head_moved(head_after, dry_run=params.dry_run)
         if not params.dry_run:
             intent = self._intent(verb, params.token, asker, undoes=number, after=head_after)
             self._repo.log.write(intent)
             self._conclude(intent, result, None)
         return result
+
+    def _left_by(self, done: Intent) -> Loaded | None:
+        """Give what an operation wrote; it only serves to tell what has been edited since, so it may be gone."""
+        try:
+            return self._repo.lookup.open(done.target) if done.target is not None else None
+        except DomainError:
+            return None
 
     def _nothing_to_undo(self, asker: Asker) -> DomainError:
         repo = self._repo
@@ -199,13 +174,19 @@ class Restorer:
             hint=f"to go back to it: ckpt reset {head[:12]}" if count else None,
         )
 
-    def _run(self, request: _Request, asker: Asker) -> RestoreResult:
+    def _run(self, request: RestoreRequest, asker: Asker) -> RestoreResult:
         if request.dry_run:
-            prepared = self._prepare(request, HashOnly(), asker)
-            return self._result(prepared, None, None)
+            return answer_planned(prepare(self._repo, request, HashOnly(), asker))
+        try:
+            return self._attempt(request, asker)
+        except _NotHeldError:
+            # What could not be read back counts as missing now, so that another scan stores it anew.
+            return self._attempt(request, asker)
+
+    def _attempt(self, request: RestoreRequest, asker: Asker) -> RestoreResult:
         pack = self._repo.objects.writer()
         try:
-            prepared = self._prepare(request, pack, asker)
+            prepared = prepare(self._repo, request, pack, asker)
             self._refuse(prepared)
             if not prepared.plan.steps:
                 return self._do_nothing(prepared, asker)
@@ -213,55 +194,7 @@ class Restorer:
         finally:
             pack.abort()
 
-    def _prepare(self, request: _Request, sink: ObjectSink, asker: Asker) -> _Prepared:
-        repo = self._repo
-        scan = repo.scan(sink, cancelled=asker.is_cancelled, progress=asker.progress_of("scan"))
-        if scan.unknown_rules:
-            raise DomainError(
-                "permission_denied",
-                f"cannot read {to_text(scan.unknown_rules[0])}, so what is ignored is not known; nothing was changed",
-                hint="make it readable, then try again",
-                paths=scan.unknown_rules,
-            )
-        left_alone = _left_alone(scan)
-        deltas, staying = self._select(request, scan)
-        coverage = Coverage(repo.objects, request.target.root, request.target.info)
-        root_fd = self._open_root()
-        try:
-            plan = make_plan(
-                deltas,
-                Disk(root_fd, sink),
-                lambda path, is_dir: request.exact or request.delete or coverage.says_absent(path, is_dir=is_dir),
-                [*left_alone, *staying],
-            )
-        finally:
-            os.close(root_fd)
-        if request.paths is not None:
-            plan = plan._replace(kept=[path for path in plan.kept if _is_selected(path, request)])
-        plan = self._without_lost(plan)
-        return _Prepared(request, scan, plan, _edited(request, scan), repo.head)
-
-    def _select(self, request: _Request, scan: ScanResult) -> tuple[list[Delta], list[bytes]]:
-        """Give what differs in the requested paths, and what must stay although a directory above it should go."""
-        if request.paths is None:
-            return list(compare(scan.root, request.target.root)), []
-        if request.exact:
-            return select_exactly(request.paths, scan.root, request.target.root)
-        name = request.target.checkpoint.id[:12]
-        return select_paths(request.paths, scan.root, request.target.root, name, delete=request.delete), []
-
-    def _without_lost(self, plan: Plan) -> Plan:
-        """Turn steps whose content is gone from the store into conflicts: missing is not the same as absent."""
-        objects = self._repo.objects
-        lost = [step for step in plan.steps if not _held(step, objects.__contains__)]
-        if not lost:
-            return plan
-        gone = {step.path for step in lost}
-        told = [Exclusion(step.path, "object_missing", "its content is missing from the store") for step in lost]
-        steps = [step for step in plan.steps if step.path not in gone]
-        return plan._replace(steps=steps, conflicts=sorted([*plan.conflicts, *told]))
-
-    def _refuse(self, prepared: _Prepared) -> None:
+    def _refuse(self, prepared: Prepared) -> None:
         """Stop before anything is written: another plan than the caller's, or conflicts."""
         request, plan = prepared.request, prepared.plan
         if request.digest is not None and request.digest != plan.digest:
@@ -279,26 +212,47 @@ class Restorer:
                 paths=[item.path for item in plan.conflicts],
             )
 
-    def _do_nothing(self, prepared: _Prepared, asker: Asker) -> RestoreResult:
+    def _do_nothing(self, prepared: Prepared, asker: Asker) -> RestoreResult:
         """Record a restore that has no file to change: it makes no safety checkpoint, but a reset moves head."""
         request = prepared.request
-        result = self._result(prepared, None, None)
-        if request.verb != "rollback":
-            intent = self._intent(
-                request.verb,
-                request.token,
-                asker,
-                undoes=request.undoes,
-                after=request.head_after,
-                target=request.target.checkpoint.id,
-            )
-            self._repo.log.write(intent)
-            self._conclude(intent, result, [])
+        result = answer_planned(prepared)
+        intent = self._intent(
+            request.verb,
+            request.token,
+            asker,
+            undoes=request.undoes,
+            after=request.head_after,
+            target=request.target.checkpoint.id,
+        )
+        self._repo.log.write(intent)
+        self._conclude(intent, result, [])
         return result
 
-    def _write(self, prepared: _Prepared, pack: PackWriter, asker: Asker) -> RestoreResult:
-        repo, request, plan, scan = self._repo, prepared.request, prepared.plan, prepared.scan
-        key = graft(scan.root, plan.captured, pack)
+    def _write(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> RestoreResult:
+        request, steps = prepared.request, prepared.plan.steps
+        fresh = pack.oids
+        draft = self._make_safety(prepared, pack, asker)
+        self._read_back(draft.id, steps, fresh)
+        intent = self._intent(
+            request.verb,
+            request.token,
+            asker,
+            undoes=request.undoes,
+            after=request.head_after,
+            target=request.target.checkpoint.id,
+            safety=draft.id,
+            next_seq=draft.seq + 1,
+            paths=[step.path for step in steps],
+        )
+        self._begin(intent, draft)
+        written = self._carry_out(steps, asker)
+        result = answer_done(prepared, draft.id, written)
+        self._conclude(intent, result, [*written.written, *written.deleted])
+        return result
+
+    def _make_safety(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> Draft:
+        repo, request, scan = self._repo, prepared.request, prepared.scan
+        key = graft(scan.root, prepared.plan.captured, pack)
         draft = repo.draft(
             pack,
             key,
@@ -310,26 +264,39 @@ class Restorer:
             meta={},
         )
         repo.adopt(scan.root)
-        intent = self._intent(
-            request.verb,
-            request.token,
-            asker,
-            undoes=request.undoes,
-            after=request.head_after,
-            target=request.target.checkpoint.id,
-            safety=draft.id,
-            next_seq=draft.seq + 1,
-            paths=[step.path for step in plan.steps],
-        )
-        repo.log.write(intent)
-        repo.publish(draft)
-        written = self._carry_out(plan.steps, asker)
-        result = self._result(prepared, draft.id, written)
-        self._conclude(intent, result, [*written.written, *written.deleted])
-        return result
+        return draft
+
+    def _read_back(self, safety: str, steps: list[Step], fresh: set[bytes]) -> None:
+        """Make sure that the safety checkpoint holds whatever is going to be overwritten or deleted.
+
+        What the scan took for known may rest on a pack that has gone bad since. ``fresh`` has just been written.
+        """
+        objects = self._repo.objects
+        try:
+            root = self._repo.lookup.open(safety).root
+            for path, before, _ in steps:
+                if before is None:
+                    continue
+                if not same_state(before, find_state(root, path)):
+                    raise _NotHeldError(f"{to_text(path)} is not in the safety checkpoint")
+                if not before.is_dir and before.oid not in fresh:
+                    objects.read(before.oid, b"blob")
+        except _NotHeldError:
+            raise
+        except DomainError as error:
+            raise _NotHeldError(error.message) from error
+
+    def _begin(self, intent: Intent, draft: Draft) -> None:
+        """Make it durable what is about to be written, and the safety checkpoint; else nothing of either holds."""
+        self._repo.log.write(intent)
+        try:
+            self._repo.publish(draft)
+        except DomainError:
+            self._repo.withdraw(draft, intent.n)
+            raise
 
     def _carry_out(self, steps: list[Step], asker: Asker) -> Written:
-        root_fd = self._open_root()
+        root_fd = open_root(self._repo)
         try:
             writer = RestoreWriter(
                 root_fd,
@@ -380,77 +347,3 @@ class Restorer:
             undoes=undoes,
             paths=[to_wire(path) for path in paths],
         )
-
-    def _open_root(self) -> int:
-        try:
-            return os.open(self._repo.worktree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError as error:
-            raise from_os_error(error, "open the worktree", self._repo.worktree) from error
-
-    def _result(self, prepared: _Prepared, safety: str | None, outcome: Written | None) -> RestoreResult:
-        request, plan = prepared.request, prepared.plan
-        conflicts = plan.conflicts
-        if outcome is None:
-            written = [step.path for step in plan.steps if step.after is not None]
-            deleted = [step.path for step in plan.steps if step.after is None]
-            kept = plan.kept
-        else:
-            written, deleted = outcome.written, outcome.deleted
-            kept = sorted({*plan.kept, *(path + b"/" for path in outcome.kept)})
-            conflicts = sorted([*conflicts, *(Exclusion(*failed) for failed in outcome.failed)])
-        implied = _implied_directories(plan.steps)
-        return RestoreResult(
-            target=request.target.checkpoint.id,
-            written=[to_wire(path) for path in sorted(written) if path not in implied],
-            deleted=[to_wire(path) for path in sorted(deleted) if path not in implied],
-            kept=[to_wire(path) for path in kept],
-            conflicts=to_left_out(conflicts),
-            edited=[to_wire(path) for path in prepared.edited],
-            safety=safety,
-            head=request.head_after,
-            digest=plan.digest,
-            weak=outcome.weak if outcome is not None else False,
-            dry_run=request.dry_run,
-            notes=[*request.notes, *prepared.scan.problems],
-        )
-
-
-def _held(step: Step, contains: Callable[[bytes], bool]) -> bool:
-    """Tell whether the store has what a step needs to write."""
-    after = step.after
-    if after is None or after.is_dir or (step.before is not None and step.before.oid == after.oid):
-        return True
-    return contains(after.oid)
-
-
-def _left_alone(scan: ScanResult) -> list[bytes]:
-    """Give every path on disk that the scan left out; directories that rules leave out end with a slash."""
-    found = [item.path for item in (*scan.skipped, *scan.excluded)]
-    for path, node in iter_nodes(scan.root):
-        start = path + b"/" if path else b""
-        found += [start + name for name in node.ignored]
-    return found
-
-
-def _is_selected(path: bytes, request: _Request) -> bool:
-    plain = path.rstrip(b"/")
-    return any(plain == one or plain.startswith(one + b"/") for one in request.paths or ())
-
-
-def _edited(request: _Request, scan: ScanResult) -> list[bytes]:
-    """Give the paths that are no longer as the operation that is undone left them."""
-    if request.left_by is None or request.paths is None:
-        return []
-    deltas, _ = select_exactly(request.paths, scan.root, request.left_by.root)
-    exact = set(request.paths)
-    return sorted(delta.path for delta in deltas if delta.path in exact and not same_state(delta.old, delta.new))
-
-
-def _implied_directories(steps: list[Step]) -> set[bytes]:
-    """Give the directories that come or go with what they hold: a person is told of the files alone."""
-    parents = {step.path.rpartition(b"/")[0] for step in steps}
-    return {
-        step.path
-        for step in steps
-        if step.path in parents and all(state is None or state.is_dir for state in (step.before, step.after))
-    }

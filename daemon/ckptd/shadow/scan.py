@@ -106,6 +106,8 @@ class Scanner:
         root = walk.run(Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root))
         unknown = self._basis_maker.take_unknown_rules()
         problems = self._basis_maker.take_problems()
+        listed = {item.path for item in walk.skipped}
+        problems += [f"cannot read the ignore rules in {to_text(path)}" for path in unknown if path not in listed]
         return ScanResult(root, sorted(walk.skipped), sorted(walk.excluded), problems, unknown, walk.read_count)
 
     def _open_root(self) -> tuple[int, os.stat_result]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError
 from ckptd.shadow.compare import Delta, compare, same_state
+from ckptd.shadow.step import State
 from ckptd.shadow.tree import LINK
 from ckptd.shadow.view import DirectoryView, find_state, find_view
 

@@ -37,7 +37,9 @@ class Spool:
         self.size += len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Read a piece; shorter at the end."""
+        """Read a piece; shorter at the end, and nothing beyond it."""
+        if offset >= self.size:
+            return b""
         try:
             self._file.seek(offset)
             return self._file.read(length)

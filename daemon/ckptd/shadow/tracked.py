@@ -84,7 +84,7 @@ class Tracked:
         if self._paths is None:
             self._paths, self._folders = frozenset(), frozenset()
             try:
-                names = [os.fsencode(entry.path) for entry in pygit2.Index(os.fsdecode(self._index_path or b""))]
+                names = [os.fsencode(entry.path) for entry in _Index(os.fsdecode(self._index_path or b""))]
             except (pygit2.GitError, OSError, ValueError) as error:
                 self.problem = f"the index of the Git repository at {os.fsdecode(self._base) or '.'}: {error}"
                 return self._paths
@@ -92,6 +92,14 @@ class Tracked:
             self._paths = frozenset([prefix + name for name in names])
             self._folders = _folders_of(self._paths)
         return self._paths
+
+
+class _Index(pygit2.Index):
+    """An index that says nothing on stderr when it goes, if it could not be opened."""
+
+    def __del__(self) -> None:
+        if hasattr(self, "_index"):
+            super().__del__()
 
 
 def _stat_sign(path: bytes | None) -> tuple[int, int, int] | None:

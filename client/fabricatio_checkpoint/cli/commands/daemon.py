@@ -6,6 +6,7 @@ import os
 import sys
 
 from ckpt_protocol.address import state_dir
+from ckpt_protocol.version import BUILD
 from ckpt_protocol.wirepath import encode
 from fabricatio_checkpoint.cli.failure import EXIT_NOT_RUNNING
 from fabricatio_checkpoint.cli.text import counted, quoted, visible, wire_text
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["logs", "run", "start", "status", "stop"]
+__all__ = ["logs", "run", "start", "status", "stop", "stop_quietly"]
 
 _STOP_DEADLINE_S = 30.0
 _USUAL_LINES = 50
@@ -49,22 +50,30 @@ def _started(session: Session) -> dict[str, Any]:
 
 def stop(session: Session) -> int:
     """Stop the daemon and wait until its process has ended."""
+    pid = stop_quietly(session)
+    if session.out.json:
+        session.out.document({"stopped": pid is not None, "pid": pid})
+    else:
+        session.out.line("the daemon does not run" if pid is None else f"the daemon has ended, pid {pid}")
+    return 0
+
+
+def stop_quietly(session: Session) -> int | None:
+    """Stop the daemon, wait until its process has ended, and give its pid; None where none ran."""
     from fabricatio_checkpoint.cli.daemonctl import wait_until_ended
 
     result = _if_running(session, "daemon.stop")
-    if result is not None:
-        session.close()
-        if not wait_until_ended(result["pid"], session.socket, _STOP_DEADLINE_S):
-            raise error_of(
-                "stopping",
-                f"the daemon (pid {result['pid']}) has not ended after {_STOP_DEADLINE_S:.0f} seconds",
-                hint="it finishes what runs; ckpt daemon logs shows what",
-            )
-    if session.out.json:
-        session.out.document({"stopped": result is not None, "pid": result and result["pid"]})
-    else:
-        session.out.line(f"the daemon has ended, pid {result['pid']}" if result else "the daemon does not run")
-    return 0
+    if result is None:
+        return None
+    session.close()
+    pid = int(result["pid"])
+    if not wait_until_ended(pid, session.socket, _STOP_DEADLINE_S):
+        raise error_of(
+            "stopping",
+            f"the daemon (pid {pid}) has not ended after {_STOP_DEADLINE_S:.0f} seconds",
+            hint="it finishes what runs; ckpt daemon logs shows what",
+        )
+    return pid
 
 
 def status(session: Session) -> int:
@@ -82,6 +91,8 @@ def status(session: Session) -> int:
 def _print(session: Session, result: dict[str, Any]) -> None:
     up = f"{result['uptime_s']:.0f} s"
     session.out.line(f"the daemon runs, pid {result['pid']}, version {visible(result['version'])}, up {up}")
+    if result["version"] != BUILD:
+        session.out.note(f"this client is version {BUILD}; an older daemon makes room when it is idle")
     session.out.line(f"socket {wire_text(result['socket'])}")
     session.out.line(f"{counted(len(result['stores']), 'open store')}")
     for store in result["stores"]:

@@ -72,7 +72,7 @@ def _overview() -> Iterator[str]:
 
 def _listed(commands: list[Command]) -> Iterator[str]:
     for command in commands:
-        yield f"  {command.name:<15}{command.summary}"
+        yield f"  {command.name:<18}{command.summary}"
 
 
 def _explained(command: Command) -> Iterator[str]:
