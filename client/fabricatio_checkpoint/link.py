@@ -23,7 +23,7 @@ __all__ = ["BrokenLinkError", "Link"]
 _HELLO_ID = 0
 _PIECE_BYTES = 256 * 1024
 _QUICK_S = 30.0
-"""The longest silence before a hello or a ``daemon.*`` method is answered: both wait for nothing."""
+"""The longest silence before a hello or a ``daemon.*`` method is answered: a daemon that lives does so at once."""
 
 
 class BrokenLinkError(Exception):
@@ -41,8 +41,9 @@ class BrokenLinkError(Exception):
 class Link:
     """A connected socket, used by one call at a time. After any exception of request() it has to be closed."""
 
-    def __init__(self, sock: _socket.socket, path: str, hello: dict[str, Any]) -> None:
+    def __init__(self, sock: _socket.socket, path: str, hello: dict[str, Any], quick_s: float = _QUICK_S) -> None:
         self.path = path
+        self._quick_s = quick_s
         self.peer: dict[str, Any] | None = None
         self._sock = sock
         self._hello = hello
@@ -124,7 +125,7 @@ class Link:
         patience = self._sock.gettimeout()
         while waiting:
             quick = self.peer is None
-            self._sock.settimeout(min(patience or _QUICK_S, _QUICK_S) if quick else patience)
+            self._sock.settimeout(min(patience or self._quick_s, self._quick_s) if quick else patience)
             document = self._next(sent)
             if "method" in document:
                 if on_notice is not None:

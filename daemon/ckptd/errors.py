@@ -7,7 +7,7 @@ from typing import Final
 from ckpt_protocol.errors import BY_KIND
 from ckpt_protocol.wirepath import to_text
 
-__all__ = ["DomainError", "from_os_error"]
+__all__ = ["DomainError", "from_os_error", "spelled"]
 
 
 class DomainError(Exception):
@@ -46,3 +46,8 @@ def from_os_error(error: OSError, doing: str, path: bytes | None = None) -> Doma
     where = f" {to_text(path)}" if path is not None else ""
     reason = error.strerror or str(error)
     return DomainError(kind, f"cannot {doing}{where}: {reason}", hint=hint, paths=() if path is None else (path,))
+
+
+def spelled(text: str) -> str:
+    """Spell out the lone surrogates that stand for bytes of names that are not UTF-8: JSON cannot hold them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -90,7 +90,7 @@ def _may_be_replaced(address: Address, server: Server, manager: Manager) -> bool
     if server.in_flight > 1 or not _all_rest(manager):
         return False
     # What a service manager starts next is whatever is installed there, not what the client has.
-    return True
+    return not address.adopted or build_on_disk() not in (None, BUILD)
 
 
 async def _feed_watchdog(supervisor: Supervisor) -> None:

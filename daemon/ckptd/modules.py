@@ -14,15 +14,8 @@ __all__ = ["build_on_disk", "load_all"]
 _CHILDREN: Final = ("ckptd.__main__", "ckptd.doctor", "ckptd.install")
 """What runs as a process of its own, by name: never in the daemon."""
 
-_LATE: Final = (
-    # What the libraries and the interpreter would only import when they need it.
-    "anyio._backends._asyncio",
-    "concurrent.futures.thread",
-    "encodings.idna",
-    "linecache",
-    "stringprep",
-    "traceback",
-)
+_LATE: Final = ("concurrent.futures.thread", "encodings.idna", "stringprep")
+"""What the event loop would only import when it needs it."""
 _BUILD_LINE: Final = re.compile(r'^BUILD = "([^"]+)"', re.MULTILINE)
 
 

@@ -1,12 +1,15 @@
 """A daemon of another build, and an owner out of reach, as the client library meets them."""
 
 import threading
+import time
 
 import pytest
 
 from ckpt_protocol.version import BUILD
+from fabricatio_checkpoint import launch
 from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import TransportError
+from fabricatio_checkpoint.link import Link
 from support.fake_daemon import HANG_UP, HELLO, FakeDaemon, Raw, Refusal, stub_environment
 
 OLDER, NEWER = "0.9.9", "99.0"
@@ -90,6 +93,28 @@ def test_methods_about_the_daemon_ask_for_nothing_else(daemon, connection):
     daemon.answers["daemon.status"] = {"pid": 1}
     connection.call("daemon.status", {})
     assert daemon.methods == ["daemon.status"]
+
+
+@pytest.mark.parametrize("method", ["worktree.list", "daemon.status"])
+def test_a_daemon_that_does_not_even_greet_is_given_up(daemon, method):
+    silent = threading.Event()
+    for name in ("daemon.hello", "daemon.status"):
+        daemon.answers[name] = lambda _params: silent.wait(20) and HELLO
+    sock = launch.connect(daemon.path, start=False)
+    link = Link(sock, daemon.path, {}, quick_s=0.1)
+    with pytest.raises(TransportError, match="does not answer"):
+        link.request(method, {})
+    silent.set()
+    link.close()
+
+
+def test_work_may_take_longer_than_a_greeting(daemon):
+    daemon.answers["worktree.list"] = lambda _params: time.sleep(0.4) or {"slow": True}
+    sock = launch.connect(daemon.path, start=False)
+    link = Link(sock, daemon.path, {}, quick_s=0.2)
+    assert link.request("worktree.list", {})["result"] == {"slow": True}
+    assert sock.gettimeout() is None
+    link.close()
 
 
 def test_an_owner_out_of_reach_is_waited_for(daemon, connection, short_dir):

@@ -218,6 +218,7 @@ def test_a_daemon_needs_nothing_of_its_installation_once_it_answers(place: Place
     (place.ws / "f").write_text("one\n")
     (pid,) = place.daemons()
     before = log.stat().st_size
+    assert "ckptd.dispatch" in log.read_text()
     # Links only: what they lead to stays.
     for entry in packages.iterdir():
         entry.unlink() if entry.is_symlink() else shutil.rmtree(entry)

@@ -46,7 +46,9 @@ def check(bare: Bare, expected: dict[bytes, bytes]) -> None:
     (name,) = bare.packs()
     pack, index = bare.path(name, b".pack"), bare.path(name, b".idx")
     listed = run_git("verify-pack", "-v", index)
-    assert {bytes.fromhex(line.split()[0].decode()) for line in listed.splitlines() if b" blob " in line} == set(expected)
+    assert {bytes.fromhex(line.split()[0].decode()) for line in listed.splitlines() if b" blob " in line} == set(
+        expected
+    )
     # What git itself makes of the pack is our index, byte for byte.
     again = pack + b".again.idx"
     assert run_git("index-pack", "--strict", b"-o", again, pack).strip() == name.removeprefix(b"pack-")

@@ -246,14 +246,10 @@ class Player:
             if path not in kept.tree and not blocked and stays:
                 staying.add(path)
         for path in staying:
-            if before[path].kind != "d" or not self.emptied(path, before, staying, now):
-                expected[path] = before[path]
-                for one in parents(path):
-                    expected.setdefault(one, before[one])
+            expected[path] = before[path]
+            for one in parents(path):
+                expected.setdefault(one, before[one])
         return expected
-
-    def emptied(self, path: bytes, before: World, staying: set[bytes], now: Kept) -> bool:
-        return False
 
     def check_rollback(self, before: World, after: World, target: str, paths) -> None:
         kept, now = self.kept[target], Kept(before, _MAX_FILE_BYTES)
@@ -301,7 +297,7 @@ class Player:
 
     def compare(self, after: World, expected: World) -> None:
         for path in sorted(after.keys() | expected.keys()):
-            assert after.get(path) == expected.get(path), path
+            assert after.get(path) == expected.get(path), (path, after.get(path), expected.get(path))
 
     def finish(self, before: World, after: World, result, *, counts: bool) -> Done:
         changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
@@ -345,7 +341,9 @@ class Player:
         """A safety checkpoint is one of the worktree before, with what was captured besides."""
         kept = Kept(before, _MAX_FILE_BYTES)
         for path, node in before.items():
-            if path not in kept.tree and find_state(root, path) is not None:
+            state = find_state(root, path)
+            if state is not None:
+                assert state.perm in (None, node.perm), path
                 kept.tree[path] = node
         return kept
 

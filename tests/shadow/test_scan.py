@@ -358,6 +358,27 @@ def test_a_tree_deeper_than_the_number_of_open_files(desk: Desk):
         subprocess.run(["rm", "-rf", desk.path(b"d")], check=True)
 
 
+def test_a_process_short_of_descriptors_does_not_blame_the_files(desk: Desk):
+    desk.plant({b"a": {b"b": {b"c": {b"f": b"1"}}}, b"g": b"2"})
+    desk.open()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    outcomes = set()
+    for limit in range(3, 64):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        try:
+            saved = desk.save()
+            outcomes.add("saved")
+        except DomainError as error:
+            outcomes.add(error.kind)
+            continue
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert saved.complete
+        assert saved.files == 2
+    assert outcomes == {"saved", "too_many_files"}
+    assert all(one.complete for one in desk.list().checkpoints)
+
+
 def test_descriptors_are_closed(desk: Desk):
     desk.plant({b"a": {b"b": {b"c": b"1"}}, b"d": {}})
     desk.save()

@@ -60,8 +60,15 @@ class Rules:
         self._texts = {
             path: node.data
             for path, node in world.items()
-            if node.kind == "f" and path.rpartition(b"/")[2] in (b".gitignore", b".ckptignore", b"exclude")
+            if node.kind == "f" and self._is_rules(path, world)
         }
+
+    @staticmethod
+    def _is_rules(path: bytes, world: World) -> bool:
+        if path.endswith(b".git/info/exclude"):
+            # Without a HEAD it is no repository.
+            return path.removesuffix(b"info/exclude") + b"HEAD" in world
+        return path.rpartition(b"/")[2] in (b".gitignore", b".ckptignore")
 
     def ignored(self, path: bytes, is_dir: bool) -> bool:
         """Tell whether a path or a directory above it is ignored."""

@@ -27,9 +27,13 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is looked at. ``answer`` is what the daemon said of itself, None where none could be asked."""
+    """What is looked at. ``answer`` is what the daemon said of itself, None where none could be asked.
+
+    ``silence`` is why not, where something is at the socket and does not answer.
+    """
 
     socket: str
     checkpoint_dir: bytes
     state_dir: str
     answer: dict[str, object] | None
+    silence: str | None = None

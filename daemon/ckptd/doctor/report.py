@@ -34,7 +34,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> Said:
     """Look, put right with ``--fix``, tell; the code is 0 where all is well or was put right, else 3."""
     options = _parse(argv, environ)
     checkpoint_dir = os.fsencode(os.path.realpath(options.checkpoint_dir))
-    case = Case(options.socket, checkpoint_dir, addresses.state_dir(environ), _answer(options.socket))
+    case = _case(options.socket, checkpoint_dir, addresses.state_dir(environ))
     told = [_cured(finding) if options.fix else Told(finding, "found") for finding in _findings(case)]
     remains = any(one.state != "fixed" for one in told)
     text = json.dumps(_document(case, told, ok=not remains)) if options.json else "\n".join(_lines(case, told))
@@ -52,11 +52,16 @@ def _parse(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespac
     return parser.parse_args(argv)
 
 
-def _answer(socket: str) -> dict[str, object] | None:
+def _case(socket: str, checkpoint_dir: bytes, state_dir: str) -> Case:
+    answer: dict[str, object] | None = None
+    silence: str | None = None
     try:
-        return daemon.ask(socket, "daemon.status")
-    except (OSError, daemon.SilentDaemonError):
-        return None
+        answer = daemon.ask(socket, "daemon.status")
+    except OSError as error:
+        silence = error.strerror or str(error)
+    except daemon.SilentDaemonError as error:
+        silence = str(error)
+    return Case(socket, checkpoint_dir, state_dir, answer, silence)
 
 
 def _findings(case: Case) -> Iterator[Finding]:
@@ -77,7 +82,9 @@ def _cured(finding: Finding) -> Told:
 
 
 def _lines(case: Case, told: list[Told]) -> Iterator[str]:
-    if case.answer is None:
+    if case.silence is not None:
+        yield "the daemon cannot be asked"
+    elif case.answer is None:
         yield "the daemon does not run (nothing is wrong with that)"
     else:
         yield f"the daemon runs, pid {case.answer.get('pid')}, build {case.answer.get('version')}"

@@ -2,6 +2,7 @@
 
 from ckpt_protocol.checkpoint import RestoreResult
 from ckpt_protocol.structs import to_wire
+from ckptd.errors import spelled
 from ckptd.shadow.exclusion import Exclusion
 from ckptd.shadow.plan import Plan
 from ckptd.shadow.preparing import Prepared
@@ -59,7 +60,7 @@ def _answer(prepared: Prepared, safety: str | None, outcome: Outcome) -> Restore
         digest=plan.digest,
         weak=outcome.weak,
         dry_run=request.dry_run,
-        notes=[*request.notes, *prepared.scan.problems],
+        notes=[spelled(note) for note in (*request.notes, *prepared.scan.problems)],
     )
 
 

@@ -72,6 +72,14 @@ class Disk:
                 if found.state is not None and found.state.is_dir:
                     stack.append(inside)
 
+    def names(self, path: bytes) -> list[bytes]:
+        """Give the names in a directory, none where it cannot be listed."""
+        try:
+            with self._open(path) as here:
+                return _names(here)
+        except (Blocked, OSError):
+            return []
+
     def _list(self, path: bytes) -> list[tuple[bytes, Found]]:
         try:
             with self._open(path) as here:

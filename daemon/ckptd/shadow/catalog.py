@@ -74,18 +74,12 @@ class ShadowCatalog:
         """List the tracked worktrees, sorted by path."""
         workspaces, damaged = [], []
         for folder, metadata in _stores(checkpoint_dir):
-            if isinstance(metadata, DomainError):
+            try:
+                workspaces.append(_workspace(folder, metadata))
+            except DomainError as error:
+                if error.kind == "too_many_files":
+                    raise
                 damaged.append(to_wire(folder))
-                continue
-            workspaces.append(
-                Workspace(
-                    path=metadata.worktree,
-                    store=to_wire(folder),
-                    state=_state_of(metadata),
-                    checkpoints=len(Refs(folder).checkpoint_names()),
-                    bytes=folder_bytes(folder),
-                )
-            )
         return ListResult(workspaces=sorted(workspaces, key=lambda one: from_wire(one.path)), damaged=damaged)
 
     def dead(self, checkpoint_dir: bytes) -> PruneResult:
@@ -199,6 +193,18 @@ def _stores(checkpoint_dir: bytes) -> Iterator[tuple[bytes, Metadata | DomainErr
             yield folder, read_metadata(folder)
         except DomainError as error:
             yield folder, error
+
+
+def _workspace(folder: bytes, metadata: Metadata | DomainError) -> Workspace:
+    if isinstance(metadata, DomainError):
+        raise metadata
+    return Workspace(
+        path=metadata.worktree,
+        store=to_wire(folder),
+        state=_state_of(metadata),
+        checkpoints=len(Refs(folder).checkpoint_names()),
+        bytes=folder_bytes(folder),
+    )
 
 
 def _state_of(metadata: Metadata) -> State:

@@ -2,6 +2,9 @@
 
 from typing import Final, NamedTuple
 
+from ckpt_protocol.structs import LeftOut, to_wire
+from ckptd.errors import spelled
+
 __all__ = ["LARGE", "NAME", "OTHER_MOUNT", "SPECIAL", "UNREADABLE", "UNSTABLE", "Exclusion"]
 
 # By policy: a checkpoint without these is complete.
@@ -21,3 +24,8 @@ class Exclusion(NamedTuple):
     path: bytes
     reason: str
     detail: str | None = None
+
+    def left_out(self) -> LeftOut:
+        """Give the form that answers and info commits have."""
+        detail = None if self.detail is None else spelled(self.detail)
+        return LeftOut(path=to_wire(self.path), reason=self.reason, detail=detail)

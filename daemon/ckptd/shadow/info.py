@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ckpt_protocol.structs import LeftOut, from_wire, to_wire
+from ckpt_protocol.structs import LeftOut, from_wire
 from ckpt_protocol.wirepath import PathError
 from ckptd.errors import DomainError
 from ckptd.shadow.exclusion import Exclusion
@@ -87,10 +87,7 @@ def read_info(objects: ObjectStore, tree: bytes) -> Info:
 
 def _format(left_out: list[Exclusion]) -> bytes:
     encoder = msgspec.json.Encoder()
-    lines = [
-        encoder.encode(LeftOut(path=to_wire(item.path), reason=item.reason, detail=item.detail)) for item in left_out
-    ]
-    return b"\n".join(lines) + b"\n"
+    return b"".join([encoder.encode(item.left_out()) + b"\n" for item in left_out])
 
 
 def _parse(data: bytes) -> list[Exclusion]:

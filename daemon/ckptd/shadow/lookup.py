@@ -89,12 +89,12 @@ class Lookup:
         return resolve(text, self.names())
 
     def before(self, checkpoint: Checkpoint) -> str | None:
-        """Give what a checkpoint is compared with: its base, else the one before it, else nothing."""
-        by_seq = self.by_seq()
-        if checkpoint.facts.base in self._ids:
-            return checkpoint.facts.base
-        earlier = [seq for seq in by_seq if seq < checkpoint.facts.seq]
-        return by_seq[max(earlier)] if earlier else None
+        """Give what a checkpoint is compared with: its base, else the one before it that can be read, else nothing."""
+        by_seq, base = self.by_seq(), checkpoint.facts.base
+        if base is not None and base in self._ids and self.is_readable(base):
+            return base
+        earlier = sorted((seq for seq in by_seq if seq < checkpoint.facts.seq), reverse=True)
+        return next((by_seq[seq] for seq in earlier if self.is_readable(by_seq[seq])), None)
 
     def is_readable(self, checkpoint_id: str) -> bool:
         """Tell whether a checkpoint's commit can be read."""

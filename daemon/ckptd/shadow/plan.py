@@ -23,6 +23,10 @@ class DiskView(Protocol):
         """Give everything below a directory, each directory before what it holds."""
         ...
 
+    def names(self, path: bytes) -> list[bytes]:
+        """Give the names in a directory, none where it cannot be listed."""
+        ...
+
 
 class Plan(NamedTuple):
     """``steps`` in order of their paths; ``captured`` is what the safety checkpoint has to hold besides the model.
@@ -82,6 +86,8 @@ class _Planner:
         self._around: dict[bytes, State] = {}
         # Directories that come into being where something else stood: nothing can be below them yet.
         self._fresh: set[bytes] = set()
+        # Directories that the scan does not see and that are to go if nothing is left in them.
+        self._leftovers: list[bytes] = []
         self._wanted: set[bytes] = set()
 
     def take(self, delta: Delta) -> None:
@@ -102,6 +108,7 @@ class _Planner:
 
     def finish(self) -> Plan:
         """Drop the deletion of directories that have to stay, and say what was left alone."""
+        self._spare_leftovers()
         for path in self._holding():
             step = self._steps.get(path)
             if step is not None and step.after is None:
@@ -127,8 +134,19 @@ class _Planner:
         if found.state is not None:
             self._capture(path, found.state)
             self._steps[path] = Step(path, found.state, None)
+            if found.state.is_dir:
+                self._leftovers.append(path)
         elif found.problem not in (None, "beyond_symlink"):
             self._kept.add(path)
+
+    def _spare_leftovers(self) -> None:
+        """Leave the directories that hold anything else; the deepest are decided first."""
+        for path in sorted(self._leftovers, reverse=True):
+            inside = [self._steps.get(path + b"/" + name) for name in self._disk.names(path)]
+            if not all(step is not None and step.after is None for step in inside):
+                del self._steps[path]
+                self._around[path] = self._captured.pop(path)
+                self._kept.add(path + b"/")
 
     def _take_creation(self, path: bytes, new: State) -> None:
         if not new.is_dir:

@@ -28,7 +28,7 @@ def to_changes(deltas: list[Delta]) -> list[Change]:
 
 def to_left_out(items: list[Exclusion]) -> list[LeftOut]:
     """Give the wire form of what was left out."""
-    return [LeftOut(path=to_wire(item.path), reason=item.reason, detail=item.detail) for item in items]
+    return [item.left_out() for item in items]
 
 
 def _only_dir(delta: Delta) -> bool:

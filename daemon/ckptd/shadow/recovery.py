@@ -8,7 +8,7 @@ import msgspec
 
 from ckpt_protocol.checkpoint import SaveResult
 from ckpt_protocol.structs import from_wire
-from ckptd.errors import DomainError, from_os_error
+from ckptd.errors import DomainError, from_os_error, spelled
 from ckptd.shadow.durable import TEMP_PREFIX as TEMP_FILE
 from ckptd.shadow.info import Info
 from ckptd.shadow.lookup import Lookup
@@ -115,6 +115,6 @@ def _saved(intent: Intent, lookup: Lookup) -> Outcome:
         skipped=to_left_out(info.skipped if info is not None else []),
         excluded=to_left_out(info.excluded if info is not None else []),
         files=intent.files,
-        notes=notes,
+        notes=[spelled(note) for note in notes],
     )
     return Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result)))

@@ -6,7 +6,7 @@ import msgspec
 
 from ckpt_protocol.checkpoint import SaveParams, SaveResult
 from ckpt_protocol.wirepath import to_text
-from ckptd.errors import DomainError
+from ckptd.errors import DomainError, spelled
 from ckptd.shadow.asker import Asker
 from ckptd.shadow.blob import EMPTY_TREE
 from ckptd.shadow.checkpoint import load_info
@@ -221,5 +221,5 @@ def _result(checkpoint_id: str, seq: int, created: bool, scan: ScanResult, notes
         skipped=to_left_out(scan.skipped),
         excluded=to_left_out(scan.excluded),
         files=scan.root.files_below,
-        notes=notes,
+        notes=[spelled(note) for note in notes],
     )

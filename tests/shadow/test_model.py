@@ -1,0 +1,176 @@
+"""The model of what the last scan saw: its file form, and what is left of it when objects are lost."""
+
+import hashlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import settings as effort_settings
+from hypothesis import strategies as st
+
+from ckptd.shadow.entry import OID, pack_entry
+from ckptd.shadow.model import DirNode, dump_model, iter_nodes, load_model, without_lost
+from ckptd.shadow.tree import DIRECTORY
+from support.effort import examples
+from support.worktrees import Desk, names
+
+pytestmark = pytest.mark.core
+
+IDS = st.binary(min_size=20, max_size=20)
+ENTRY = st.builds(
+    lambda oid, sign, racy: pack_entry(oid, sign, racy=racy), IDS, st.binary(min_size=36, max_size=36), st.booleans()
+)
+PRINT = b"fingerprint"
+
+
+def nodes() -> st.SearchStrategy[DirNode]:
+    def node(children: st.SearchStrategy[dict[bytes, DirNode]]) -> st.SearchStrategy[DirNode]:
+        return st.builds(
+            DirNode,
+            st.dictionaries(names(), ENTRY, max_size=4),
+            children,
+            st.frozensets(names(), max_size=3),
+            st.integers(0, 0o7777),
+            st.one_of(st.just(b""), IDS),
+            st.one_of(st.none(), st.just(b""), IDS),
+            st.just(None),
+        )
+
+    return st.recursive(
+        node(st.just({})), lambda below: node(st.dictionaries(names(), below, max_size=3)), max_leaves=12
+    )
+
+
+def plain(node: DirNode) -> tuple[object, ...]:
+    children = {name: plain(child) for name, child in node.children.items()}
+    return node.entries, children, node.ignored, node.perm, node.tree, node.modes, node.files_below
+
+
+def leaf(*oids: bytes, tree: bytes = b"t" * 20, modes: bytes | None = None, **children: DirNode) -> DirNode:
+    entries = {b"f%d" % number: pack_entry(oid, bytes(36), racy=False) for number, oid in enumerate(oids)}
+    below = {name.encode(): child for name, child in children.items()}
+    return DirNode(entries, below, frozenset(), 0o755, tree, modes, object())
+
+
+@given(nodes(), st.binary(max_size=20))
+@effort_settings(max_examples=examples(100))
+def test_a_model_comes_back_from_its_file(root: DirNode, fingerprint: bytes):
+    loaded = load_model(dump_model(root, fingerprint))
+    assert loaded is not None
+    assert plain(loaded[0]) == plain(root)
+    assert loaded[1] == fingerprint
+    assert [path for path, _ in iter_nodes(loaded[0])] == [path for path, _ in iter_nodes(root)]
+
+
+@given(nodes(), st.data())
+@effort_settings(max_examples=examples(60))
+def test_a_damaged_file_is_no_model(root: DirNode, data: st.DataObject):
+    whole = dump_model(root, PRINT)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    flipped = bytearray(whole)
+    flipped[at] ^= 1 << data.draw(st.integers(0, 7))
+    assert load_model(bytes(flipped)) is None
+    assert load_model(whole[:at]) is None
+    assert load_model(whole + b"\0") is None
+
+
+def signed(body: bytes) -> bytes:
+    return hashlib.sha1(body, usedforsecurity=False).digest() + body
+
+
+RECORD = [b"", 0, 0o755, b"", None, [], {}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"text",
+        msgspec.msgpack.encode([1, PRINT, [RECORD]]),
+        msgspec.msgpack.encode([3, PRINT, [RECORD]]),
+        msgspec.msgpack.encode([2, PRINT, []]),
+        msgspec.msgpack.encode([2, PRINT, [RECORD, RECORD]]),
+        msgspec.msgpack.encode([2, PRINT, [[b"", 1, 0o755, b"", None, [], {}]]]),
+        msgspec.msgpack.encode([2, PRINT, [RECORD, [b"", -1, 0o755, b"", None, [], {}]]]),
+        msgspec.msgpack.encode([2, PRINT, [[b"", 0, "x", b"", None, [], {}]]]),
+        msgspec.msgpack.encode({"format": 2}),
+    ],
+    ids=["empty", "text", "older", "newer", "no root", "two roots", "lost child", "negative", "type", "shape"],
+)
+def test_another_format_is_no_model(body: bytes):
+    assert load_model(signed(body)) is None
+
+
+def test_the_format_that_is_known():
+    loaded = load_model(signed(msgspec.msgpack.encode([2, PRINT, [RECORD]])))
+    assert loaded is not None
+    assert plain(loaded[0]) == ({}, {}, frozenset(), 0o755, b"", None, 0)
+
+
+def test_a_very_deep_model():
+    node = leaf(b"a" * 20)
+    for _ in range(5000):
+        node = DirNode({}, {b"d": node}, frozenset(), 0o755, b"", None, None)
+    loaded = load_model(dump_model(node, PRINT))
+    assert loaded is not None
+    assert loaded[0].files_below == 1
+    assert without_lost(node, lambda _oid: True).files_below == 1
+    assert sum(1 for _ in iter_nodes(node)) == 5001
+
+
+def test_nothing_changes_where_nothing_is_lost():
+    root = leaf(b"a" * 20, d=leaf(b"b" * 20, modes=b"m" * 20), e=leaf())
+    assert without_lost(root, lambda _oid: True) is root
+
+
+def test_a_lost_file_takes_the_trees_above_it_along():
+    kept = leaf(b"a" * 20)
+    root = leaf(b"b" * 20, kept=kept, d=leaf(d=leaf(b"c" * 20, b"x" * 20)))
+    found = without_lost(root, lambda oid: oid != b"x" * 20)
+    assert found.children[b"kept"] is kept
+    below = found.children[b"d"].children[b"d"]
+    assert list(below.entries) == [b"f0"]
+    assert (below.tree, found.children[b"d"].tree, found.tree) == (b"", b"", b"")
+    assert found.modes == b""
+    assert found.files_below == 3
+    assert found.basis is root.basis
+
+
+@pytest.mark.parametrize("lost", [b"t", b"m"])
+def test_a_lost_tree_is_made_again_and_its_files_stay(lost: bytes):
+    inner = DirNode(leaf(b"a" * 20).entries, {}, frozenset(), 0o755, b"t" * 20, b"m" * 20, None)
+    root = DirNode({}, {b"d": inner}, frozenset(), 0o755, b"r" * 20, None, None)
+    found = without_lost(root, lambda oid: oid != lost * 20)
+    assert found.tree == found.children[b"d"].tree == b""
+    assert found.children[b"d"].entries == inner.entries
+
+
+@given(nodes(), st.randoms(use_true_random=False))
+@effort_settings(max_examples=examples(60))
+def test_what_is_left_rests_on_what_is_there(root: DirNode, chance: object):
+    everything = {entry[OID] for _, node in iter_nodes(root) for entry in node.entries.values()}
+    everything |= {oid for _, node in iter_nodes(root) for oid in (node.tree, node.modes) if oid}
+    there = {oid for oid in everything if chance.random() < 0.7}
+    found = without_lost(root, there.__contains__)
+    for _, node in iter_nodes(found):
+        assert all(entry[OID] in there for entry in node.entries.values())
+        assert not node.tree or node.tree in there
+        assert not node.modes or node.modes in there
+        # A tree's id stands only for a directory whose parts are all there.
+        assert not node.tree or all(child.tree for child in node.children.values())
+
+
+def test_a_node_is_a_view_of_its_directory(desk: Desk):
+    desk.write(b"a", b"1", 0o600)
+    desk.write(b"d/b", b"2")
+    desk.link(b"l", b"a")
+    desk.save("m")
+    root = desk.repo.model
+    assert root is not None
+    assert sorted(root.files()) == [b"a", b"l"]
+    assert sorted(root.dirs()) == [b"d"]
+    state = root.file(b"a")
+    assert state is not None
+    assert state.perm == 0o600
+    assert root.file(b"d") is root.dir(b"a") is None
+    assert root.state().mode == DIRECTORY
