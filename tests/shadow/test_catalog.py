@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,8 +65,8 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf(short_dir: Path) -> Iterator[Shelf]:
-    yield Shelf(short_dir)
+def shelf(short_dir: Path) -> Shelf:
+    return Shelf(short_dir)
 
 
 NAMES = [b"plain", b"x" * 255, b"caf\xe9", b"two\nlines", b" ", b".hidden", b".new-0123456789abcdef", b"_"]

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import settings as effort_settings
-from hypothesis import strategies as st
 
 from ckpt_protocol import checkpoint as wire
 from ckptd.core.ports import Caller

@@ -1,117 +1,146 @@
-"""What undo and redo reverse next."""
+"""What undo and redo reverse next, over random sequences of operations."""
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from ckptd.shadow.history import History, read_history
 from ckptd.shadow.oplog import Intent, Outcome
+from support.effort import examples
 
 pytestmark = pytest.mark.core
 
 
 class Log:
-    """Operations one after another, as a store would write them."""
+    """Operations as the engine writes them."""
 
     def __init__(self) -> None:
         self.intents: list[Intent] = []
         self.outcomes: dict[int, Outcome] = {}
         self.head: str | None = None
 
-    def add(
-        self, verb: str, *, after: str | None = None, undoes: int | None = None, outcome: bool | None = True
-    ) -> int:
+    def add(self, verb, *, after="same", undoes=None, safety="s", done: bool | None = True) -> int:
         number = len(self.intents) + 1
-        after = self.head if after is None else after
+        wanted = self.head if after == "same" else after
+        fields = {"time": "", "token": f"{number:032x}", "client": "test", "next_seq": 1}
         self.intents.append(
-            Intent(
-                n=number,
-                verb=verb,
-                time="",
-                token=str(number),
-                client="t",
-                next_seq=1,
-                before=self.head,
-                after=after,
-                safety=None if verb == "save" else f"safety{number}",
-                undoes=undoes,
-            )
+            Intent(n=number, verb=verb, before=self.head, after=wanted, undoes=undoes, safety=safety, **fields)
         )
-        if outcome is not None:
-            self.outcomes[number] = Outcome(n=number, done=outcome)
-        if outcome:
-            self.head = after
+        if done is not None:
+            self.outcomes[number] = Outcome(n=number, done=done)
+        if done or (done is None and verb == "save"):
+            self.head = wanted
         return number
 
-    def read(self) -> History:
+    @property
+    def history(self) -> History:
         return read_history(self.intents, self.outcomes)
 
+    def undo(self, **fields) -> int:
+        return self.add("undo", undoes=self.history.undoable[-1], **fields)
 
-def test_nothing():
-    assert Log().read() == History((), (), None)
+    def redo(self, **fields) -> int:
+        return self.add("redo", undoes=self.history.redoable[-1], **fields)
 
 
-def test_undo_and_redo_walk_back_and_forth():
+def test_nothing_has_happened():
+    assert Log().history == History((), (), None)
+
+
+def test_undo_takes_the_newest_and_redo_brings_it_back():
     log = Log()
-    log.add("save", after="a")
-    first = log.add("reset", after="b")
-    second = log.add("rollback")
-    assert log.read() == History((first, second), (), "b")
-    undo2 = log.add("undo", undoes=second)
-    assert log.read() == History((first,), (undo2,), "b")
-    undo1 = log.add("undo", undoes=first, after="a")
-    assert log.read() == History((), (undo2, undo1), "a")
-    redo1 = log.add("redo", undoes=undo1, after="b")
-    assert log.read() == History((redo1,), (undo2,), "b")
-    redo2 = log.add("redo", undoes=undo2)
-    assert log.read() == History((redo1, redo2), (), "b")
+    first, second = log.add("reset", after="a"), log.add("rollback")
+    assert log.history.undoable == (first, second)
+    undone = log.undo()
+    assert (log.history.undoable, log.history.redoable) == ((first,), (undone,))
+    redone = log.redo()
+    assert (log.history.undoable, log.history.redoable) == ((first, redone), ())
 
 
 def test_a_new_restore_clears_redo_and_a_save_does_not():
     log = Log()
-    log.add("save", after="a")
-    first = log.add("reset", after="b")
-    undo = log.add("undo", undoes=first, after="a")
-    log.add("save", after="c")
-    assert log.read() == History((), (undo,), "c")
-    new = log.add("rollback")
-    assert log.read() == History((new,), (), "c")
+    log.add("reset", after="a")
+    undone = log.undo()
+    log.add("save", after="b", safety=None)
+    assert log.history.redoable == (undone,)
+    newer = log.add("rollback")
+    assert (log.history.undoable, log.history.redoable) == ((newer,), ())
 
 
-def test_what_was_given_up_counts_for_nothing():
+@pytest.mark.parametrize("verb", ["reset", "rollback"])
+def test_a_restore_that_had_nothing_to_change_counts_for_nothing(verb):
     log = Log()
-    log.add("save", after="a")
-    log.add("reset", after="b", outcome=False)
-    log.add("save", after="x", outcome=False)
-    assert log.read() == History((), (), "a")
+    first = log.add("reset", after="a")
+    undone = log.undo()
+    log.add(verb, safety=None)
+    assert (log.history.undoable, log.history.redoable) == ((), (undone,))
+    assert first not in log.history.undoable
 
 
-def test_what_was_cut_off_can_be_undone_and_has_not_moved_head():
+def test_a_reset_that_only_moved_head_can_be_undone():
     log = Log()
-    log.add("save", after="a")
-    cut = log.add("reset", after="b", outcome=None)
-    assert log.read() == History((cut,), (), "a")
+    log.add("save", after="a", safety=None)
+    moved = log.add("reset", after="b", safety=None)
+    assert (log.history.undoable, log.history.head) == ((moved,), "b")
 
 
-def test_an_undo_of_something_unknown_breaks_nothing():
+def test_what_was_given_up_counts_for_nothing_and_what_was_cut_off_counts():
     log = Log()
-    log.add("undo", undoes=77)
-    assert log.read().undoable == ()
+    log.add("reset", after="a", done=False)
+    assert log.history == History((), (), None)
+    cut_off = log.add("reset", after="a", done=None)
+    # Its files may be half written; head has not moved.
+    assert log.history == History((cut_off,), (), None)
 
 
-@given(st.lists(st.sampled_from(["save", "reset", "rollback", "undo", "redo"]), max_size=40))
-def test_against_two_plain_stacks(verbs: list[str]):
+def test_a_save_whose_outcome_was_lost_is_done():
     log = Log()
-    undo: list[int] = []
-    redo: list[int] = []
-    for number, verb in enumerate(verbs, 1):
-        if verb in ("reset", "rollback"):
-            undo.append(log.add(verb, after=f"h{number}"))
-            redo.clear()
-        elif verb == "undo" and undo:
-            redo.append(log.add("undo", undoes=undo.pop()))
-        elif verb == "redo" and redo:
-            undo.append(log.add("redo", undoes=redo.pop()))
-        elif verb == "save":
-            log.add("save", after=f"h{number}")
-        assert log.read() == History(tuple(undo), tuple(redo), log.head)
+    log.add("save", after="a", safety=None, done=None)
+    assert log.history.head == "a"
+
+
+def test_an_undo_that_changed_no_file_still_undoes():
+    log = Log()
+    log.add("rollback")
+    undone = log.undo(safety=None)
+    assert (log.history.undoable, log.history.redoable) == ((), (undone,))
+
+
+MOVES = st.lists(st.sampled_from(["reset", "rollback", "undo", "redo", "save", "nothing", "given-up"]), max_size=30)
+
+
+@given(MOVES)
+@hypothesis_settings(max_examples=examples(300))
+def test_the_rule_holds_for_every_sequence(moves):
+    """Against a list of states: undo goes one back, redo one forward, a restore cuts off what lies ahead."""
+    log = Log()
+    states, at = [0], 0
+    reached = {}
+    for count, move in enumerate(moves, 1):
+        if move in ("reset", "rollback"):
+            del states[at + 1 :]
+            reached[log.add(move)] = (at, at + 1)
+            states.append(count)
+            at += 1
+        elif move == "undo" and at:
+            reached[log.undo()] = (at, at - 1)
+            at -= 1
+        elif move == "redo" and at + 1 < len(states):
+            reached[log.redo()] = (at, at + 1)
+            at += 1
+        elif move == "save":
+            log.add("save", after=str(count), safety=None)
+        elif move == "nothing":
+            log.add("rollback", safety=None)
+        elif move == "given-up":
+            log.add("reset", done=False)
+        history = log.history
+        assert len(history.undoable) == at
+        assert len(history.redoable) == len(states) - 1 - at
+        # Each reverses a step between this state and the one next to it.
+        if history.undoable:
+            assert reached[history.undoable[-1]] == (at - 1, at)
+        if history.redoable:
+            assert reached[history.redoable[-1]] == (at + 1, at)
+        assert history.head == log.head

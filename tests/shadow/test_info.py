@@ -172,3 +172,20 @@ def test_missing_is_not_absent():
     root = StoredTree(shelf, tree, None)
     with pytest.raises(DomainError, match=r"^object_missing: "):
         find_state(root, b"d/f")
+
+
+# -- in a store
+
+
+def test_a_save_tells_what_it_left_out_and_by_which_rules(desk: Desk):
+    desk.configure(max_file_bytes=100, exclude=(b"*.o",))
+    desk.write(b"large", b"x" * 101)
+    desk.write(b"x.o", b"x")
+    desk.write(b".gitignore", b".gitignore\n*.log\n")
+    saved = desk.save("m")
+    info = desk.repo.lookup.open(saved.id).info
+    assert info is not None
+    assert [(item.path, item.reason) for item in info.excluded] == [(b"large", LARGE)]
+    assert info.rules.options == [b"*.o"]
+    assert [content for _, content in info.rules.gitignores] == [b".gitignore\n*.log\n"]
+    assert saved.complete

@@ -66,7 +66,7 @@ def test_fields_that_are_unknown_are_passed_over(folder: bytes):
 )
 def test_an_unknown_format_is_refused_and_left_alone(folder: bytes, data: bytes):
     file_of(folder).write_bytes(data)
-    with pytest.raises(DomainError, match="store_format.*this version knows format 1") as caught:
+    with pytest.raises(DomainError, match=r"store_format.*this version knows format 1") as caught:
         read_metadata(folder)
     assert caught.value.paths == (folder,)
     assert file_of(folder).read_bytes() == data
@@ -105,7 +105,7 @@ def test_malformed_metadata_is_damage(folder: bytes, data: bytes):
 
 
 def test_no_metadata_is_no_store(folder: bytes):
-    with pytest.raises(DomainError, match="store_damaged.*no metadata"):
+    with pytest.raises(DomainError, match=r"store_damaged.*no metadata"):
         read_metadata(folder)
     file_of(folder).mkdir()
     with pytest.raises(DomainError, match="io_error"):

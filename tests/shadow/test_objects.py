@@ -164,12 +164,16 @@ def test_any_damage_gives_the_content_or_an_error(bare: Bare):
             at = chance.randrange(len(whole))
             bare.overwrite(path, at, chance.randbytes(chance.choice((1, 4, 40)))[: len(whole) - at])
             objects = opened(bare)
-            try:
-                assert objects.read(oid, b"blob") == data
-            except DomainError as error:
-                assert error.kind in ("store_damaged", "object_missing")
+            assert read_or_refuse(objects, oid) in (data, "store_damaged", "object_missing")
             objects.close()
             bare.overwrite(path, 0, whole)
+
+
+def read_or_refuse(objects: ObjectStore, oid: bytes) -> bytes | str:
+    try:
+        return objects.read(oid, b"blob")
+    except DomainError as error:
+        return error.kind
 
 
 def test_a_damaged_index_hurts_only_its_pack(bare: Bare):

@@ -301,8 +301,7 @@ class TestFullDisk:
     def test_while_objects_are_added(self, full: bytes):
         writer = PackWriter(full, lambda _oid: False)
         with pytest.raises(DomainError, match="no_space"):
-            for number in range(100):
-                writer.add(b"blob", noise(50_000, number))
+            [writer.add(b"blob", noise(50_000, number)) for number in range(100)]
         writer.abort()
         self._nothing_left(full)
 

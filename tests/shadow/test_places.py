@@ -16,8 +16,10 @@ SETTINGS = Settings(home=b"/data/people/me", temporary=b"/scratch/tmp")
 
 @pytest.mark.parametrize(
     "path",
-    [b"/", b"/data/people/me", b"/data/people", b"/data", b"/scratch/tmp", b"/usr", b"/etc", b"/home", b"/root"]
-    + [b"/proc/1", b"/sys/kernel", b"/dev/shm", b"/var/tmp", b"/usr/local", b"/Users"],
+    [
+        *[b"/", b"/data/people/me", b"/data/people", b"/data", b"/scratch/tmp", b"/usr", b"/etc", b"/home", b"/root"],
+        *[b"/proc/1", b"/sys/kernel", b"/dev/shm", b"/var/tmp", b"/usr/local", b"/Users"],
+    ],
 )
 def test_protected(path: bytes):
     assert protected_reason(path, SETTINGS) is not None
@@ -25,8 +27,17 @@ def test_protected(path: bytes):
 
 @pytest.mark.parametrize(
     "path",
-    [b"/data/people/me/x", b"/data/people/me2", b"/data/people/m", b"/data/people/you", b"/scratch/tmp/x", b"/scratch"]
-    + [b"/home/me/p", b"/usr/src", b"/procs", b"/srv/www", b"/work", b"/dat", b"/root/p", b"/etc2"],
+    [
+        *[
+            b"/data/people/me/x",
+            b"/data/people/me2",
+            b"/data/people/m",
+            b"/data/people/you",
+            b"/scratch/tmp/x",
+            b"/scratch",
+        ],
+        *[b"/home/me/p", b"/usr/src", b"/procs", b"/srv/www", b"/work", b"/dat", b"/root/p", b"/etc2"],
+    ],
 )
 def test_allowed(path: bytes):
     assert protected_reason(path, SETTINGS) is None
@@ -47,7 +58,7 @@ def test_a_home_that_is_the_root():
 
 def test_a_protected_place_is_taken_by_force_and_remembered(desk: Desk):
     desk.configure(home=desk.root)
-    with pytest.raises(DomainError, match="protected_place.*home directory"):
+    with pytest.raises(DomainError, match=r"protected_place.*home directory"):
         desk.open()
     assert os.listdir(desk.checkpoint_dir) == []
     desk.open(force=True)

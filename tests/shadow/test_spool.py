@@ -74,8 +74,7 @@ def test_a_full_disk(tmp_path: Path):
         fill(place)
         spool = Spool(place)
         with pytest.raises(DomainError, match="no_space"):
-            for _ in range(20):
-                spool.append(bytes(1 << 20))
+            spool.append(bytes(20 << 20))
         spool.close()
         assert os.listdir(place) == [b"filler"]
 
