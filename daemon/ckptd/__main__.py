@@ -111,9 +111,9 @@ def _run(
 
 
 def _shadow_catalog() -> "Catalog":
-    from ckptd.shadow.catalog import ShadowCatalog
-    from ckptd.shadow.settings import Overrides, Settings
-    from ckptd.shadow.userconfig import global_excludes_path
+    from ckptd.shadow.scan.userconfig import global_excludes_path
+    from ckptd.shadow.store.catalog import ShadowCatalog
+    from ckptd.shadow.store.settings import Overrides, Settings
 
     def overrides_of(worktree: bytes) -> Overrides:
         found = config.worktree_options(worktree)

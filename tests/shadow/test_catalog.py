@@ -9,9 +9,9 @@ import pytest
 
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckptd.errors import DomainError
-from ckptd.shadow.catalog import OpenedFolder, ShadowCatalog
-from ckptd.shadow.layout import folder_name
-from ckptd.shadow.settings import Settings
+from ckptd.shadow.store.catalog import OpenedFolder, ShadowCatalog
+from ckptd.shadow.store.layout import folder_name
+from ckptd.shadow.store.settings import Settings
 from support.bare import Bare
 from support.tiny_disk import tiny_disk
 from support.worktrees import Desk, in_child, somebody, verify

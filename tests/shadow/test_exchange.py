@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.shadow.exchange import EXCHANGE, NOREPLACE, NoExchange, Rename, Renamer, native_rename
-from ckptd.shadow.sync import sync
+from ckptd.shadow.restore.exchange import EXCHANGE, NOREPLACE, NoExchange, Rename, Renamer, native_rename
+from ckptd.shadow.restore.sync import sync
 
 pytestmark = pytest.mark.core
 
@@ -142,7 +142,7 @@ def test_names_are_bytes_and_nul_is_refused(tmp_path: Path, fd: int):
 
 
 def test_the_kernel_call_is_there_without_the_wrapper(tmp_path: Path, fd: int):
-    from ckptd.shadow import exchange
+    from ckptd.shadow.restore import exchange
 
     class Bare:
         """A libc that has nothing but syscall()."""

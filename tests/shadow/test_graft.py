@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ckptd.shadow.blob import EMPTY_TREE, hash_object
-from ckptd.shadow.compare import compare
-from ckptd.shadow.graft import graft
-from ckptd.shadow.pack import ObjectSink
-from ckptd.shadow.step import State
-from ckptd.shadow.view import StoredTree
+from ckptd.shadow.objects.blob import EMPTY_TREE, hash_object
+from ckptd.shadow.objects.pack import ObjectSink
+from ckptd.shadow.trees.compare import compare
+from ckptd.shadow.trees.graft import graft
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.view import StoredTree
 from support.effort import examples
 from support.memory_view import directory, executable, file, link, view
 
@@ -133,6 +133,8 @@ def test_comparing_tells_exactly_what_differs(one, other):
     for left, right in ((view(one), view(other)), (stored(objects, one), stored(objects, other))):
         found = {delta.path: (delta.old, delta.new) for delta in compare(left, right)}
         expected = {
-            path: (one.get(path), other.get(path)) for path in one.keys() | other.keys() if one.get(path) != other.get(path)
+            path: (one.get(path), other.get(path))
+            for path in one.keys() | other.keys()
+            if one.get(path) != other.get(path)
         }
         assert found == expected

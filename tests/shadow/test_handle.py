@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.shadow.handle import Blocked, Pinned, open_entry, parts_of, walk
+from ckptd.shadow.restore.handle import Blocked, Pinned, open_entry, parts_of, walk
 
 pytestmark = pytest.mark.core
 

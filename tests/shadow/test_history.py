@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ckptd.shadow.history import History, read_history
-from ckptd.shadow.oplog import Intent, Outcome
+from ckptd.shadow.record.history import History, read_history
+from ckptd.shadow.record.oplog import Intent, Outcome
 from support.effort import examples
 
 pytestmark = pytest.mark.core

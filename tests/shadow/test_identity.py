@@ -7,7 +7,7 @@ import pytest
 
 from ckpt_protocol.structs import Worktree, to_wire
 from ckptd.errors import DomainError
-from ckptd.shadow.identity import check_identity, check_real
+from ckptd.shadow.store.identity import check_identity, check_real
 from support.worktrees import Desk, somebody
 
 pytestmark = pytest.mark.core

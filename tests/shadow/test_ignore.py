@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ckptd.shadow.ignore import IgnoreChain, IgnoreFile, IgnoreRules
+from ckptd.shadow.ignore.chain import IgnoreChain, IgnoreFile, IgnoreRules
 from support.ignore_oracle import GitOracle, rules_of_tree
 
 pytestmark = pytest.mark.core

@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
-from ckptd.shadow.blob import hash_object
-from ckptd.shadow.checkpoint import load_info, root_of
-from ckptd.shadow.exclusion import LARGE, UNREADABLE, Exclusion
-from ckptd.shadow.info import NO_INFO, Info, OutsideRules, read_info, write_info_tree
-from ckptd.shadow.modes import format_exceptions, is_exception, parse_exceptions
-from ckptd.shadow.pack import ObjectSink
-from ckptd.shadow.step import State
-from ckptd.shadow.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR, TreeEntry, format_tree, parse_tree
-from ckptd.shadow.view import StoredTree, find_state, find_view
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.pack import ObjectSink
+from ckptd.shadow.record.checkpoint import load_info, root_of
+from ckptd.shadow.record.info import NO_INFO, Info, OutsideRules, read_info, write_info_tree
+from ckptd.shadow.scan.exclusion import LARGE, UNREADABLE, Exclusion
+from ckptd.shadow.trees.modes import format_exceptions, is_exception, parse_exceptions
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR, TreeEntry, format_tree, parse_tree
+from ckptd.shadow.trees.view import StoredTree, find_state, find_view
 from support.worktrees import Desk, names
 
 pytestmark = pytest.mark.core

@@ -8,11 +8,11 @@ import pytest
 
 from ckpt_protocol.structs import to_wire
 from ckptd.errors import DomainError
-from ckptd.shadow.durable import read_if_there, replace_file
-from ckptd.shadow.layout import create_folder, delete_folder, folder_bytes, folder_name, sweep_folders
-from ckptd.shadow.metadata import FORMAT, Metadata, describe, read_metadata, write_metadata
-from ckptd.shadow.places import protected_reason
-from ckptd.shadow.settings import Settings
+from ckptd.shadow.objects.durable import read_if_there, replace_file
+from ckptd.shadow.store.layout import create_folder, delete_folder, folder_bytes, folder_name, sweep_folders
+from ckptd.shadow.store.metadata import FORMAT, Metadata, describe, read_metadata, write_metadata
+from ckptd.shadow.store.places import protected_reason
+from ckptd.shadow.store.settings import Settings
 from support.worktrees import verify
 
 pytestmark = pytest.mark.core

@@ -5,9 +5,9 @@ import zlib
 
 import pytest
 
-from ckptd.shadow.blob import hash_object
-from ckptd.shadow.merge import merge_packs
-from ckptd.shadow.objects import ObjectStore
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.merge import merge_packs
+from ckptd.shadow.objects.store import ObjectStore
 from support.worktrees import run_git, verify
 
 pytestmark = pytest.mark.core

@@ -9,9 +9,9 @@ from hypothesis import settings as effort_settings
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
-from ckptd.shadow.blob import EMPTY_TREE
-from ckptd.shadow.checkpoint import format_checkpoint, format_commit, load_checkpoint, load_info, rfc3339
-from ckptd.shadow.message import Facts, check_text, format_message, parse_message
+from ckptd.shadow.objects.blob import EMPTY_TREE
+from ckptd.shadow.record.checkpoint import format_checkpoint, format_commit, load_checkpoint, load_info, rfc3339
+from ckptd.shadow.record.message import Facts, check_text, format_message, parse_message
 from support.bare import Bare
 from support.effort import examples
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ckptd.errors import DomainError
-from ckptd.shadow.metadata import FORMAT, Metadata, describe, read_metadata, write_metadata
+from ckptd.shadow.store.metadata import FORMAT, Metadata, describe, read_metadata, write_metadata
 from support.tiny_disk import fill, tiny_disk
 from support.worktrees import Desk
 

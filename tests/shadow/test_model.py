@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import settings as effort_settings
 from hypothesis import strategies as st
 
-from ckptd.shadow.entry import OID, pack_entry
-from ckptd.shadow.model import DirNode, dump_model, iter_nodes, load_model, without_lost
-from ckptd.shadow.tree import DIRECTORY
+from ckptd.shadow.scan.entry import OID, pack_entry
+from ckptd.shadow.scan.model import DirNode, dump_model, iter_nodes, load_model, without_lost
+from ckptd.shadow.trees.tree import DIRECTORY
 from support.effort import examples
 from support.worktrees import Desk, names
 

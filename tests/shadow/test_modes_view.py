@@ -9,12 +9,12 @@ from hypothesis import settings as effort_settings
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
-from ckptd.shadow.blob import EMPTY_TREE
-from ckptd.shadow.compare import compare
-from ckptd.shadow.modes import OWN_NAME, child_name, format_exceptions, is_exception, modes_tree, parse_exceptions
-from ckptd.shadow.step import State
-from ckptd.shadow.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR, TreeEntry, format_tree, storable
-from ckptd.shadow.view import UNRECORDED, StoredTree, find_state, find_view
+from ckptd.shadow.objects.blob import EMPTY_TREE
+from ckptd.shadow.trees.compare import compare
+from ckptd.shadow.trees.modes import OWN_NAME, child_name, format_exceptions, is_exception, modes_tree, parse_exceptions
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR, TreeEntry, format_tree, storable
+from ckptd.shadow.trees.view import UNRECORDED, StoredTree, find_state, find_view
 from support.bare import Bare
 from support.effort import examples
 from support.worktrees import Desk, names

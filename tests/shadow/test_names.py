@@ -12,10 +12,10 @@ from hypothesis import settings as effort_settings
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
-from ckptd.shadow.blob import EMPTY_TREE
-from ckptd.shadow.checkpoint import Checkpoint
-from ckptd.shadow.message import Facts
-from ckptd.shadow.resolve import Names, check_tag, resolve
+from ckptd.shadow.objects.blob import EMPTY_TREE
+from ckptd.shadow.record.checkpoint import Checkpoint
+from ckptd.shadow.record.message import Facts
+from ckptd.shadow.record.resolve import Names, check_tag, resolve
 from support.effort import examples
 from support.worktrees import GIT_ENVIRON, Desk
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from ckptd.errors import DomainError
-from ckptd.shadow.blob import hash_object
-from ckptd.shadow.objects import ObjectStore
-from ckptd.shadow.pack import _format_index, _Written
-from ckptd.shadow.packindex import PackIndex
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.pack import _format_index, _Written
+from ckptd.shadow.objects.packindex import PackIndex
+from ckptd.shadow.objects.store import ObjectStore
 from support.bare import Bare
 from support.worktrees import in_child, somebody
 

@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from ckptd.shadow.blob import EMPTY_TREE
+from ckptd.shadow.objects.blob import EMPTY_TREE
 from support.worktrees import Desk, Executable, Link, Tree, git_tree, trees
 
 pytestmark = pytest.mark.core

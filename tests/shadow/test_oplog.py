@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
-from ckptd.shadow.oplog import Intent, OperationLog, Outcome
+from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
 from support.worktrees import opened_files
 
 pytestmark = pytest.mark.core

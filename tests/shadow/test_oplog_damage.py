@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ckptd.errors import DomainError
-from ckptd.shadow.oplog import Intent, OperationLog, Outcome
+from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
 from support.tiny_disk import fill, tiny_disk
 
 pytestmark = pytest.mark.core

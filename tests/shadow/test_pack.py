@@ -12,9 +12,9 @@ from hypothesis import settings as effort_settings
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
-from ckptd.shadow.blob import hash_object
-from ckptd.shadow.pack import HashOnly, PackWriter, _format_index, _Written
-from ckptd.shadow.packindex import PackIndex
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.pack import HashOnly, PackWriter, _format_index, _Written
+from ckptd.shadow.objects.packindex import PackIndex
 from support import isolation
 from support.bare import Bare
 from support.effort import examples

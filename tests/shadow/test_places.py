@@ -5,8 +5,8 @@ import os
 import pytest
 
 from ckptd.errors import DomainError
-from ckptd.shadow.places import protected_reason
-from ckptd.shadow.settings import Settings
+from ckptd.shadow.store.places import protected_reason
+from ckptd.shadow.store.settings import Settings
 from support.worktrees import Desk
 
 pytestmark = pytest.mark.core

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ckptd.shadow.compare import Delta, compare
-from ckptd.shadow.plan import digest_of, make_plan
-from ckptd.shadow.step import Step
+from ckptd.shadow.restore.plan import digest_of, make_plan
+from ckptd.shadow.trees.compare import Delta, compare
+from ckptd.shadow.trees.step import Step
 from support.memory_view import FakeDisk, directory, executable, file, link, view
 
 pytestmark = pytest.mark.core

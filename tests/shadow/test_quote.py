@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ckptd.shadow.quote import quote, quote_prefixed
-from ckptd.shadow.tree import REGULAR
+from ckptd.shadow.patch.quote import quote, quote_prefixed
+from ckptd.shadow.trees.tree import REGULAR
 from support.git_trees import GitTrees
 
 pytestmark = pytest.mark.core

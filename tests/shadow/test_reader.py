@@ -9,8 +9,8 @@ import pytest
 from ckpt_protocol import checkpoint as wire
 from ckpt_protocol.structs import from_wire, to_wire
 from ckptd.errors import DomainError
-from ckptd.shadow.reader import StoreReader
-from ckptd.shadow.refs import Refs
+from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.store.reader import StoreReader
 from support.worktrees import Desk
 
 pytestmark = pytest.mark.core

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ckptd.errors import DomainError
-from ckptd.shadow.oplog import OperationLog, Outcome
-from ckptd.shadow.refs import Refs
+from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.record.oplog import OperationLog, Outcome
 from support.worktrees import Desk, git_tree, in_child, verify
 
 pytestmark = pytest.mark.core

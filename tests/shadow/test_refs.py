@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ckptd.errors import DomainError
-from ckptd.shadow.refs import CHECKPOINTS, INFOS, TAGS, Refs, seq_name
+from ckptd.shadow.objects.refs import CHECKPOINTS, INFOS, TAGS, Refs, seq_name
 from support.bare import Bare
 from support.tiny_disk import fill, tiny_disk
 from support.worktrees import in_child, somebody

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.shadow import rename
-from ckptd.shadow.pair import Pair, Side
-from ckptd.shadow.rename import find_renames
-from ckptd.shadow.similarity import MAX_SCORE, fingerprint, is_binary, percent, score
-from ckptd.shadow.summary import render_name_status
-from ckptd.shadow.tree import EXECUTABLE, LINK, REGULAR
+from ckptd.shadow.patch.pair import Pair, Side
+from ckptd.shadow.patch.rename import find_renames
+from ckptd.shadow.patch.render import rename
+from ckptd.shadow.patch.similarity import MAX_SCORE, fingerprint, is_binary, percent, score
+from ckptd.shadow.patch.summary import render_name_status
+from ckptd.shadow.trees.tree import EXECUTABLE, LINK, REGULAR
 from support.git_trees import Files, GitTrees, pairs_of
 
 pytestmark = pytest.mark.core

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
-from ckptd.shadow.checkpoint import Checkpoint
-from ckptd.shadow.message import Facts
-from ckptd.shadow.resolve import Names, check_tag, resolve
+from ckptd.shadow.record.checkpoint import Checkpoint
+from ckptd.shadow.record.message import Facts
+from ckptd.shadow.record.resolve import Names, check_tag, resolve
 from support.worktrees import GIT_ENVIRON
 
 pytestmark = pytest.mark.core

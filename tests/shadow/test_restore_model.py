@@ -6,15 +6,14 @@ whatever was overwritten or deleted can be read back from the safety checkpoint.
 
 import os
 import random
-import shutil
 from dataclasses import dataclass, field
 
 import pytest
 
 from ckpt_protocol.structs import from_wire
 from ckptd.errors import DomainError
-from ckptd.shadow.tree import EXECUTABLE, LINK
-from ckptd.shadow.view import find_state
+from ckptd.shadow.trees.tree import EXECUTABLE, LINK
+from ckptd.shadow.trees.view import find_state
 from support.effort import examples
 from support.plainworld import Kept, Node, World, look, parents
 
@@ -165,7 +164,9 @@ class Player:
         choices = sorted(self.kept[target].tree) + [self.path()]
         paths = self.dice.sample(choices, k=min(len(choices), self.dice.choice([1, 1, 2, 3])))
         delete = self.dice.random() < 0.5
-        before, result = self.run(f"rollback {paths!r}", lambda **f: self.desk.rollback(target, *paths, delete=delete, **f))
+        before, result = self.run(
+            f"rollback {paths!r}", lambda **f: self.desk.rollback(target, *paths, delete=delete, **f)
+        )
         if result is None:
             return
         after = look(self.desk.root)
@@ -285,13 +286,17 @@ class Player:
                     continue
                 if after.get(path) != wanted:
                     # It cannot be there below something that was put there.
-                    assert any(one in done.changed and done.before.get(one, Node("d")).kind != "d" for one in parents(path))
+                    assert any(
+                        one in done.changed and done.before.get(one, Node("d")).kind != "d" for one in parents(path)
+                    )
                     continue
             elif path in after and path not in before:
                 assert after[path] == done.before[path], path
                 assert after[path].kind == "d", path
             elif path not in after:
-                assert any(one in done.changed and done.before.get(one, Node("d")).kind != "d" for one in parents(path)), path
+                assert any(
+                    one in done.changed and done.before.get(one, Node("d")).kind != "d" for one in parents(path)
+                ), path
             else:
                 assert after[path] == before[path], path
 
@@ -309,10 +314,7 @@ class Player:
         assert told <= changed, told - changed
         assert files <= told, files - told
         done = Done(before, changed)
-        if counts and result.safety is not None:
-            self.undoable.append(done)
-            self.redoable.clear()
-        elif counts and self.head != result.head:
+        if (counts and result.safety is not None) or (counts and self.head != result.head):
             self.undoable.append(done)
             self.redoable.clear()
         return done

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from ckptd.shadow.checkpoint import load_info
-from ckptd.shadow.info import OutsideRules
+from ckptd.shadow.record.checkpoint import load_info
+from ckptd.shadow.record.info import OutsideRules
 from support.worktrees import Desk, run_git, somebody
 
 pytestmark = pytest.mark.core

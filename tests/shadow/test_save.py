@@ -9,8 +9,8 @@ import pytest
 from ckpt_protocol.structs import LeftOut
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
-from ckptd.shadow.checkpoint import load_info
-from ckptd.shadow.modes import parse_exceptions
+from ckptd.shadow.record.checkpoint import load_info
+from ckptd.shadow.trees.modes import parse_exceptions
 from support.worktrees import Desk, git_tree
 
 pytestmark = pytest.mark.core

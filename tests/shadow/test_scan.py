@@ -11,7 +11,7 @@ import pytest
 
 from ckpt_protocol.structs import LeftOut, from_wire
 from ckptd.errors import DomainError
-from ckptd.shadow.pack import HashOnly
+from ckptd.shadow.objects.pack import HashOnly
 from support.worktrees import Desk, git_tree, opened_files, somebody
 
 pytestmark = pytest.mark.core
@@ -163,7 +163,7 @@ def test_without_a_usable_model_the_answers_are_the_same(desk: Desk, harm: str):
 
 def test_every_flipped_byte_of_a_model_is_noticed(desk: Desk):
     """Content ids in it would go into trees as they are."""
-    from ckptd.shadow.model import dump_model, load_model
+    from ckptd.shadow.scan.model import dump_model, load_model
 
     desk.write(b"d/a", b"1")
     desk.save()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ckptd.shadow.blob import hash_object
-from ckptd.shadow.frames import _MAX_OPEN
-from ckptd.shadow.pack import HashOnly
-from ckptd.shadow.scan import ScanResult
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.pack import HashOnly
+from ckptd.shadow.scan.frames import _MAX_OPEN
+from ckptd.shadow.scan.scanner import ScanResult
 from support.worktrees import Desk
 
 pytestmark = pytest.mark.core

@@ -3,7 +3,7 @@
 import pytest
 
 from ckptd.errors import DomainError
-from ckptd.shadow.selection import select_exactly, select_paths
+from ckptd.shadow.restore.selection import select_exactly, select_paths
 from support.memory_view import FakeDisk, directory, file, link, view
 
 pytestmark = pytest.mark.core

@@ -11,8 +11,8 @@ from hypothesis import settings as effort_settings
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
-from ckptd.shadow.blob import hash_object
-from ckptd.shadow.spool import Spool, SpoolSink
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.spool import Spool, SpoolSink
 from support.effort import examples
 from support.tiny_disk import fill, tiny_disk
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 
 from ckptd.errors import DomainError
-from ckptd.shadow.layout import create_folder, delete_folder, folder_name, is_left_over, sweep_folders
-from ckptd.shadow.metadata import FORMAT, Metadata, read_metadata
+from ckptd.shadow.store.layout import create_folder, delete_folder, folder_name, is_left_over, sweep_folders
+from ckptd.shadow.store.metadata import FORMAT, Metadata, read_metadata
 from support.bare import Bare
 from support.tiny_disk import fill, tiny_disk
 from support.worktrees import names, somebody

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ckptd.errors import DomainError
-from ckptd.shadow.stage import is_unfinished, temporary_name
-from ckptd.shadow.step import State
-from ckptd.shadow.tidy import tidy
-from ckptd.shadow.tree import LINK
+from ckptd.shadow.restore.stage import is_unfinished, temporary_name
+from ckptd.shadow.restore.tidy import tidy
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.tree import LINK
 from support.restoring import Contents, file, leftovers
 
 pytestmark = pytest.mark.core
@@ -22,7 +22,7 @@ OLD, NEW, MINE = b"old content", b"new content", b"mine, in no checkpoint"
 # Each point of the restore in a child of its own, which ends there as if it had been killed.
 KILLED = """
 import os, sys
-from ckptd.shadow.step import State, Step
+from ckptd.shadow.trees.step import State, Step
 from support.restoring import Contents, file, restore
 
 OLD, NEW, MINE = b"old content", b"new content", b"mine, in no checkpoint"

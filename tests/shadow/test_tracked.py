@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from ckptd.shadow.pack import HashOnly
+from ckptd.shadow.objects.pack import HashOnly
 from support.worktrees import Desk, git_tree, run_git
 
 pytestmark = pytest.mark.core

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.shadow.isolation import isolate
-from ckptd.shadow.userconfig import global_excludes_path
+from ckptd.shadow.objects.isolation import isolate
+from ckptd.shadow.scan.userconfig import global_excludes_path
 from support.worktrees import GIT_ENVIRON, run_git, somebody
 
 pytestmark = pytest.mark.core

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ckptd.shadow.batch import Batch, Tools
-from ckptd.shadow.exchange import Renamer
-from ckptd.shadow.look import Refused
-from ckptd.shadow.step import State, Step
-from ckptd.shadow.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
-from ckptd.shadow.writer import BATCH_STEPS
+from ckptd.shadow.restore.batch import Batch, Tools
+from ckptd.shadow.restore.exchange import Renamer
+from ckptd.shadow.restore.look import Refused
+from ckptd.shadow.restore.writer import BATCH_STEPS
+from ckptd.shadow.trees.step import State, Step
+from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
 from support.restoring import Contents, file, leftovers, link, restore, snapshot, steps_between
 from support.same import differences
 

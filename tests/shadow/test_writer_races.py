@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ckptd.shadow.exchange import EXCHANGE, Renamer, native_rename
-from ckptd.shadow.step import State, Step
-from ckptd.shadow.tree import DIRECTORY
-from ckptd.shadow.writer import Outcome
+from ckptd.shadow.restore.exchange import EXCHANGE, Renamer, native_rename
+from ckptd.shadow.restore.writer import Outcome
+from ckptd.shadow.trees.step import State, Step
+from ckptd.shadow.trees.tree import DIRECTORY
 from support.restoring import Contents, file, leftovers, restore
 
 pytestmark = pytest.mark.core

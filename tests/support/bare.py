@@ -3,13 +3,13 @@
 import os
 import zlib
 
-from ckptd.shadow.blob import hash_object
-from ckptd.shadow.checkpoint import format_checkpoint
-from ckptd.shadow.layout import create_folder
-from ckptd.shadow.message import Facts
-from ckptd.shadow.metadata import FORMAT, Metadata
-from ckptd.shadow.objects import ObjectStore
-from ckptd.shadow.pack import PackWriter
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.pack import PackWriter
+from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.record.checkpoint import format_checkpoint
+from ckptd.shadow.record.message import Facts
+from ckptd.shadow.store.layout import create_folder
+from ckptd.shadow.store.metadata import FORMAT, Metadata
 from support.worktrees import run_git, verify
 
 __all__ = ["Bare"]

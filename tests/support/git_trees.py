@@ -5,8 +5,8 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from ckptd.shadow.blob import hash_object
-from ckptd.shadow.pair import Pair, Side
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.patch.pair import Pair, Side
 
 __all__ = ["Files", "GitTrees", "pairs_of", "side"]
 

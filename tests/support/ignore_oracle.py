@@ -4,7 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterable, Mapping
 
-from ckptd.shadow.ignore import IgnoreChain, IgnoreRules
+from ckptd.shadow.ignore.chain import IgnoreChain, IgnoreRules
 from support.isolation import private_environment
 
 __all__ = ["GitOracle", "rules_of_tree"]

@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Iterator
 
-from ckptd.shadow.capture import ABSENT, Found
-from ckptd.shadow.step import State
-from ckptd.shadow.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
-from ckptd.shadow.view import DirectoryView, Key
+from ckptd.shadow.restore.capture import ABSENT, Found
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
+from ckptd.shadow.trees.view import DirectoryView, Key
 
 __all__ = ["FakeDisk", "MemoryView", "directory", "executable", "file", "link", "view"]
 

@@ -58,9 +58,7 @@ class Rules:
 
     def __init__(self, world: World) -> None:
         self._texts = {
-            path: node.data
-            for path, node in world.items()
-            if node.kind == "f" and self._is_rules(path, world)
+            path: node.data for path, node in world.items() if node.kind == "f" and self._is_rules(path, world)
         }
 
     @staticmethod

@@ -6,11 +6,11 @@ import stat
 from collections.abc import Callable, Iterator
 
 from ckptd.errors import DomainError
-from ckptd.shadow.blob import hash_object
-from ckptd.shadow.exchange import Renamer
-from ckptd.shadow.step import State, Step
-from ckptd.shadow.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
-from ckptd.shadow.writer import Outcome, RestoreWriter
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.restore.exchange import Renamer
+from ckptd.shadow.restore.writer import Outcome, RestoreWriter
+from ckptd.shadow.trees.step import State, Step
+from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
 
 __all__ = ["Contents", "file", "leftovers", "link", "restore", "snapshot", "steps_between"]
 

@@ -44,8 +44,8 @@ from ckpt_protocol import checkpoint as wire
 from ckpt_protocol import worktree as worktree_wire
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckptd.core.ports import Caller
-from ckptd.shadow.catalog import ShadowCatalog
-from ckptd.shadow.settings import Settings
+from ckptd.shadow.store.catalog import ShadowCatalog
+from ckptd.shadow.store.settings import Settings
 from support import isolation
 
 __all__ = [

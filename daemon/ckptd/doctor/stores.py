@@ -13,7 +13,7 @@ from ckptd.doctor.daemon import SilentDaemonError, ask
 from ckptd.doctor.finding import CannotFixError, Case, Finding
 from ckptd.errors import DomainError
 from ckptd.lock import LOCK_NAME, DataLocks, HeldLock, LockedElsewhereError, Owner, this_process
-from ckptd.shadow.metadata import read_metadata
+from ckptd.shadow.store.metadata import read_metadata
 
 __all__ = ["check"]
 

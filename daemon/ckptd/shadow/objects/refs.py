@@ -1,0 +1,203 @@
+"""The refs of a store: checkpoints, their info commits, tags, and HEAD. Loose ones are written by us alone."""
+
+import os
+import re
+import time
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.durable import fsync_dir, read_if_there, replace_file
+
+__all__ = ["CHECKPOINTS", "INFOS", "TAGS", "Refs", "seq_name"]
+
+CHECKPOINTS: Final = b"refs/checkpoints/"
+INFOS: Final = b"refs/ckpt-info/"
+TAGS: Final = b"refs/tags/"
+
+_ID: Final = re.compile(rb"[0-9a-f]{40}")
+_SETTLED_NS: Final = 2_000_000_000
+_UNBORN: Final = b"ref: refs/heads/unborn\n"
+
+
+def seq_name(seq: int) -> bytes:
+    """Give the last part of a checkpoint's ref name."""
+    return b"%010d" % seq
+
+
+class _Listed(NamedTuple):
+    """The checkpoints as last listed; ``stamp`` None: they have to be listed again."""
+
+    stamp: tuple[int, int] | None
+    by_seq: dict[int, bytes]
+    names: frozenset[int]
+
+
+class Refs:
+    """Reads and writes the refs of one bare repository. Ids are 40 hex digits, as bytes."""
+
+    def __init__(self, git_dir: bytes) -> None:
+        self._git_dir = git_dir
+        self._listed = _Listed(None, {}, frozenset())
+
+    def checkpoints(self) -> Mapping[int, bytes]:
+        """Give all checkpoints by sequence number, in order. A ref that cannot be read is left out.
+
+        The very same object comes again while nothing has changed.
+        """
+        return self._list().by_seq
+
+    def checkpoint_names(self) -> frozenset[int]:
+        """Give the sequence numbers of all refs that are there, readable or not."""
+        return self._list().names
+
+    def info(self, seq: int) -> bytes | None:
+        """Give the id of a checkpoint's info commit, where it has one."""
+        return self._read(INFOS + seq_name(seq))
+
+    def tags(self) -> dict[str, bytes]:
+        """Give all tags and what they point to."""
+        return {name.decode("utf-8", "surrogateescape"): oid for name, oid in self._under(TAGS).items()}
+
+    def write_checkpoint(self, seq: int, commit: bytes, info: bytes | None) -> None:
+        """Make a checkpoint durable: its info first, so that none is ever without the info it names."""
+        before = self._list()
+        if info is not None:
+            self._write(INFOS + seq_name(seq), info)
+        self._write(CHECKPOINTS + seq_name(seq), commit)
+        by_seq = {**before.by_seq, seq: commit}
+        ordered = by_seq if seq >= max(before.by_seq, default=0) else dict(sorted(by_seq.items()))
+        # What we have written ourselves need not be read again.
+        self._listed = _Listed(self._own_stamp(), ordered, before.names | {seq})
+
+    def withdraw_checkpoint(self, seq: int) -> None:
+        """Take back a checkpoint that was just written; raises DomainError where the disk refuses."""
+        # Its folder's time may not tell: it was changed in this very instant.
+        self._listed = _Listed(None, {}, frozenset())
+        # Within one tick of the file system's clock, the folder's time would not tell.
+        self._listed = self._listed._replace(stamp=None)
+        for prefix in (CHECKPOINTS, INFOS):
+            path = os.path.join(self._git_dir, prefix + seq_name(seq))
+            try:
+                os.unlink(path)
+                fsync_dir(os.path.dirname(path))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise from_os_error(error, "delete the ref", path) from error
+
+    def write_tag(self, name: str, commit: bytes) -> None:
+        """Point a tag to a commit."""
+        self._write(TAGS + name.encode("utf-8"), commit)
+
+    def head(self) -> bytes | None:
+        """Give the id in HEAD, None while there is none."""
+        data = read_if_there(os.path.join(self._git_dir, b"HEAD"))
+        return data.strip() if data is not None and _ID.fullmatch(data.strip()) else None
+
+    def write_head(self, commit: bytes | None) -> None:
+        """Set HEAD; it is derived from the operation log, so it need not be durable."""
+        data = _UNBORN if commit is None else commit + b"\n"
+        replace_file(os.path.join(self._git_dir, b"HEAD"), data, durable=False)
+
+    def _list(self) -> "_Listed":
+        """List the checkpoints if they may have changed; one that is known is not read again, for none ever moves."""
+        now_ns = time.time_ns()
+        stamp = self._stamp()
+        known = self._listed
+        if stamp is not None and stamp == known.stamp:
+            return known
+        names = {int(name) for name in self._loose_names(CHECKPOINTS) if name.isdigit()}
+        loose = {seq: known.by_seq.get(seq) or self._read_loose(CHECKPOINTS + seq_name(seq)) for seq in names}
+        # Packed ones come second: what git packs meanwhile is then seen twice rather than never.
+        found = {int(name): oid for name, oid in self._packed(CHECKPOINTS).items() if name.isdigit()}
+        found.update((seq, oid) for seq, oid in loose.items() if oid is not None)
+        # What changed just now can change again within the same tick of its clock.
+        settled = stamp is not None and max(stamp) < now_ns - _SETTLED_NS
+        self._listed = _Listed(stamp if settled else None, dict(sorted(found.items())), frozenset(names | found.keys()))
+        return self._listed
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """Give what changes with any checkpoint's ref: the times of its folder, and of the packed refs."""
+        try:
+            folder_ns = os.stat(os.path.join(self._git_dir, CHECKPOINTS)).st_mtime_ns
+        except OSError:
+            return None
+        try:
+            return folder_ns, os.stat(os.path.join(self._git_dir, b"packed-refs")).st_mtime_ns
+        except OSError:
+            return folder_ns, 0
+
+    def _own_stamp(self) -> tuple[int, int] | None:
+        """Give the stamp of a change of our own, which no later change can have, however soon it comes.
+
+        The clock of a file system may tick every few milliseconds only; the folder gets a time between the ticks.
+        """
+        try:
+            now_ns = time.time_ns()
+            os.utime(os.path.join(self._git_dir, CHECKPOINTS), ns=(now_ns, now_ns))
+        except OSError:
+            return None
+        return self._stamp()
+
+    def _read_loose(self, ref: bytes) -> bytes | None:
+        """Give the id in a ref's own file; None where it holds none, or cannot be read for a reason of its own."""
+        try:
+            data = read_if_there(os.path.join(self._git_dir, ref))
+        except DomainError as error:
+            if error.kind == "too_many_files":
+                raise
+            return None
+        return data.strip() if data is not None and _ID.fullmatch(data.strip()) else None
+
+    def _read(self, ref: bytes) -> bytes | None:
+        loose = self._read_loose(ref)
+        if loose is not None:
+            return loose
+        folder, _, name = ref.rpartition(b"/")
+        return self._packed(folder + b"/").get(name)
+
+    def _under(self, prefix: bytes) -> dict[bytes, bytes]:
+        loose = {name: self._read_loose(prefix + name) for name in self._loose_names(prefix)}
+        return {**self._packed(prefix), **{name: oid for name, oid in loose.items() if oid is not None}}
+
+    def _loose_names(self, prefix: bytes) -> list[bytes]:
+        top = os.path.join(self._git_dir, prefix)
+        names: list[bytes] = []
+        for folder, _, files in os.walk(top, onerror=_refuse):
+            inside = os.path.relpath(folder, top)
+            kept = [name for name in files if not name.endswith(b".lock") and name[:1] != b"."]
+            names += kept if inside == b"." else [os.path.join(inside, name) for name in kept]
+        return names
+
+    def _packed(self, prefix: bytes) -> dict[bytes, bytes]:
+        data = read_if_there(os.path.join(self._git_dir, b"packed-refs")) or b""
+        found = {}
+        for line in data.splitlines():
+            oid, _, ref = line.partition(b" ")
+            if ref.startswith(prefix) and _ID.fullmatch(oid):
+                found[ref[len(prefix) :]] = oid
+        return found
+
+    def _write(self, ref: bytes, commit: bytes) -> None:
+        path = os.path.join(self._git_dir, ref)
+        self._make_folder(os.path.dirname(path))
+        replace_file(path, commit + b"\n")
+
+    def _make_folder(self, folder: bytes) -> None:
+        """Make a folder of refs, durably: git removes empty ones when it packs refs."""
+        if os.path.isdir(folder):
+            return
+        parent = os.path.dirname(folder)
+        self._make_folder(parent)
+        try:
+            os.mkdir(folder, 0o700)
+            fsync_dir(parent)
+        except OSError as error:
+            raise from_os_error(error, "make the folder", folder) from error
+
+
+def _refuse(error: OSError) -> None:
+    """Tell a folder that is not there from one that cannot be listed: refs not seen are not refs gone."""
+    if not isinstance(error, FileNotFoundError):
+        raise from_os_error(error, "list the refs in", os.fsencode(error.filename)) from error

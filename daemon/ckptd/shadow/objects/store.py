@@ -1,0 +1,256 @@
+"""Reading objects of a store: our own packs and loose objects directly, deltas through libgit2.
+
+Everything that is read is hashed: an object is what its id says, or it is an error. A copy that turns out bad is
+passed over for another, and is counted as missing from then on, so that the next save writes it again.
+"""
+
+import errno
+import hashlib
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+import pygit2
+
+from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
+from ckptd.shadow.objects.pack import KIND_NUMBERS, PackWriter
+from ckptd.shadow.objects.packindex import PackIndex
+
+__all__ = ["ObjectStore"]
+
+_KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
+_MAX_OPEN_PACKS: Final = 32
+_SETTLED_NS: Final = 2_000_000_000
+_SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class ObjectStore:
+    """The objects of one bare repository. Used by one thread at a time.
+
+    ``suspects`` are the objects that turned out missing or bad. Stores of one repository share the set, so that what
+    a reader stumbles over is written again by the next save.
+    """
+
+    def __init__(self, git_dir: bytes, suspects: set[bytes] | None = None) -> None:
+        self._git_dir = git_dir
+        self.pack_dir: Final = os.path.join(git_dir, b"objects", b"pack")
+        self._indexes: dict[bytes, PackIndex] = {}
+        self._files: dict[bytes, int] = {}
+        self._listed_ns = -1
+        self._odb: pygit2.Odb | None = None
+        self.suspects: Final[set[bytes]] = set() if suspects is None else suspects
+
+    def writer(self) -> PackWriter:
+        """Begin a pack for new objects."""
+        self.refresh()
+        return PackWriter(self.pack_dir, self.__contains__)
+
+    def refresh(self) -> None:
+        """Look again which packs there are, if the directory may have changed."""
+        try:
+            now_ns = time.time_ns()
+            changed_ns = os.stat(self.pack_dir).st_mtime_ns
+            if changed_ns == self._listed_ns:
+                return
+            found = set(os.listdir(self.pack_dir))
+        except OSError as error:
+            raise from_os_error(error, "list the packs in", self.pack_dir) from error
+        self._listed_ns = -1
+        # An index whose pack is gone would vouch for objects that nobody has.
+        names = {
+            name for name in found if name.endswith(b".idx") and name[:5] == b"pack-" and name[:-4] + b".pack" in found
+        }
+        for name in self._indexes.keys() - names:
+            self._drop(name)
+        loaded = [self._load(name) for name in sorted(names - self._indexes.keys())]
+        # A directory that changed just now can change again within the same tick of its clock; and an index that
+        # could not be read may be readable the next time.
+        if all(loaded) and changed_ns < now_ns - _SETTLED_NS:
+            self._listed_ns = changed_ns
+
+    @property
+    def pack_count(self) -> int:
+        """How many packs there are, as far as is known."""
+        return len(self._indexes)
+
+    def fingerprint(self) -> bytes:
+        """Give bytes that change when a pack comes or goes: a cheap check of what the model rests on."""
+        self.refresh()
+        return hashlib.sha1(b"\0".join(sorted(self._indexes)), usedforsecurity=False).digest()
+
+    def __contains__(self, oid: bytes) -> bool:
+        if oid in self.suspects:
+            return False
+        return any(index.find(oid) is not None for index in self._indexes.values()) or self._is_loose(oid)
+
+    def distrust(self, oid: bytes) -> None:
+        """Count an object as missing until it is written again."""
+        self.suspects.add(oid)
+
+    def trust(self, oids: set[bytes]) -> None:
+        """Count objects that have just been written as there."""
+        self.suspects.difference_update(oids)
+
+    def read(self, oid: bytes, kind: bytes) -> bytes:
+        """Give the content of an object.
+
+        Raises DomainError: ``object_missing``, or ``store_damaged`` where its bytes do not hash to its id or it
+        is of another kind.
+        """
+        data = self._find(oid, kind)
+        if data is None:
+            # Packs come and go beside a reader: what is not in those known may be in one that is new.
+            self.refresh()
+            data = self._find(oid, kind)
+        if data is None:
+            self.distrust(oid)
+            raise _lost(oid, found=any(index.find(oid) is not None for index in self._indexes.values()))
+        return data
+
+    def chunks(self, oid: bytes) -> Iterator[bytes]:
+        """Give a blob's content; nothing comes before all of it is known to be right."""
+        data = memoryview(self.read(oid, b"blob"))
+        for at in range(0, len(data), CHUNK_BYTES):
+            yield bytes(data[at : at + CHUNK_BYTES])
+
+    def close(self) -> None:
+        """Close all files."""
+        for name in list(self._indexes):
+            self._drop(name)
+        self._odb = None
+
+    def _find(self, oid: bytes, kind: bytes) -> bytes | None:
+        for index in list(self._indexes.values()):
+            offset = index.find(oid)
+            if offset is not None:
+                data = self._read_packed(index, offset, oid, kind)
+                if data is not None and hash_object(kind, data) == oid:
+                    return data
+        return self._read_loose(oid, kind) if self._is_loose(oid) else None
+
+    def _load(self, name: bytes) -> bool:
+        path = os.path.join(self.pack_dir, name)
+        try:
+            index = PackIndex(path)
+        except DomainError as error:
+            if error.kind == "too_many_files":
+                raise
+            # One damaged index hurts the objects in its pack alone; they are missing now.
+            return False
+        self._indexes[name] = index
+        return True
+
+    def _drop(self, name: bytes) -> None:
+        index = self._indexes.pop(name)
+        index.close()
+        fd = self._files.pop(index.pack_path, None)
+        if fd is not None:
+            os.close(fd)
+
+    def _pack_fd(self, path: bytes) -> int:
+        fd = self._files.get(path)
+        if fd is None:
+            if len(self._files) >= _MAX_OPEN_PACKS:
+                os.close(self._files.pop(next(iter(self._files))))
+            fd = self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return fd
+
+    def _read_packed(self, index: PackIndex, offset: int, oid: bytes, kind: bytes) -> bytes | None:
+        """Give a packed object's bytes; None where the pack cannot give them."""
+        try:
+            fd = self._pack_fd(index.pack_path)
+            head = os.pread(fd, 4096, offset)
+            number, size, used = _parse_header(head)
+            if number not in _KINDS:
+                return self._read_by_libgit2(oid, kind)
+            if _KINDS[number] != kind:
+                return None
+            return _inflate(fd, offset + used, size, head[used:])
+        except OSError as error:
+            _refuse_shortage(error, index.pack_path)
+            return None
+        except (zlib.error, IndexError, OverflowError):
+            return None
+
+    def _loose_path(self, oid: bytes) -> bytes:
+        text = oid.hex().encode()
+        return os.path.join(self._git_dir, b"objects", text[:2], text[2:])
+
+    def _is_loose(self, oid: bytes) -> bool:
+        return os.path.exists(self._loose_path(oid))
+
+    def _read_loose(self, oid: bytes, kind: bytes) -> bytes | None:
+        """Give a loose object's bytes. libgit2 would look into the packs first, and stop at a bad copy there."""
+        path = self._loose_path(oid)
+        try:
+            with open(path, "rb") as file:
+                data = zlib.decompress(file.read()).partition(b"\0")[2]
+        except OSError as error:
+            _refuse_shortage(error, path)
+            return None
+        except zlib.error:
+            return None
+        return data if hash_object(kind, data) == oid else None
+
+    def _read_by_libgit2(self, oid: bytes, kind: bytes) -> bytes | None:
+        try:
+            if self._odb is None:
+                # The objects alone: no configuration is read, and nobody asks who owns the directory.
+                self._odb = pygit2.Odb(os.fsdecode(os.path.join(self._git_dir, b"objects")))
+            number, data = self._odb.read(pygit2.Oid(raw=oid))
+        except (KeyError, ValueError, OSError, pygit2.GitError):
+            return None
+        return data if _KINDS.get(int(number)) == kind else None
+
+
+def _refuse_shortage(error: OSError, path: bytes) -> None:
+    """Raise DomainError where it is this process that lacks something: the object may be as good as ever."""
+    if error.errno in _SHORTAGES:
+        raise from_os_error(error, "read an object of", path) from error
+
+
+def _parse_header(head: bytes) -> tuple[int, int, int]:
+    """Give kind number, size, and length of a pack entry's header."""
+    byte = head[0]
+    kind, size, shift, used = byte >> 4 & 7, byte & 0x0F, 4, 1
+    while byte & 0x80:
+        byte = head[used]
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        used += 1
+    return kind, size, used
+
+
+def _inflate(fd: int, offset: int, size: int, first: bytes) -> bytes | None:
+    unpacker = zlib.decompressobj()
+    pieces = [unpacker.decompress(first, size + 1)]
+    total = len(pieces[0])
+    at = offset + len(first)
+    while not unpacker.eof and total <= size:
+        raw = unpacker.unconsumed_tail
+        if not raw:
+            raw = os.pread(fd, CHUNK_BYTES, at)
+            at += len(raw)
+            if not raw:
+                return None
+        piece = unpacker.decompress(raw, size + 1 - total)
+        pieces.append(piece)
+        total += len(piece)
+    return b"".join(pieces) if total == size else None
+
+
+def _lost(oid: bytes, *, found: bool) -> DomainError:
+    if found:
+        return DomainError(
+            "store_damaged",
+            f"object {oid.hex()} of the store is damaged",
+            hint="nothing was changed; a save of files that are still as they were writes it again",
+        )
+    return DomainError(
+        "object_missing",
+        f"object {oid.hex()} is missing from the store",
+        hint="nothing was changed; a save of files that are still as they were writes it again",
+    )

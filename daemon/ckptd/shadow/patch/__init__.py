@@ -1,0 +1,1 @@
+"""Patches and summaries of what differs."""

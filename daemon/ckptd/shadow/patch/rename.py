@@ -1,0 +1,177 @@
+"""Renames: which of the deleted files are found again, whole or edited, among the created ones."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from ckptd.shadow.patch.pair import Pair, Side, is_regular
+from ckptd.shadow.patch.similarity import MAX_SCORE, Fingerprint, fingerprint, score
+
+__all__ = ["MAX_CHUNK_LOOKUPS", "MAX_FILE_BYTES", "MAX_TOTAL_BYTES", "find_renames"]
+
+MAX_FILE_BYTES: Final = 1 << 20
+"""Files above this are found again only if they are the same."""
+MAX_TOTAL_BYTES: Final = 16 << 20
+"""How much content is compared in one call. Its fingerprints take a few times that in memory."""
+MAX_CHUNK_LOOKUPS: Final = 2_000_000
+"""How many chunks are looked up in one call (a second or two); the search for edited files ends there."""
+
+_CANDIDATES: Final = 4
+
+
+class _Match(NamedTuple):
+    points: int
+    same_name: bool
+    source: int
+    target: int
+
+
+def find_renames(pairs: Sequence[Pair], *, limit: int = 1000, similarity: float = 0.5) -> list[Pair]:
+    """Join deletions and creations of regular files that are renames; the other pairs stay as they are.
+
+    The same content comes first, then files of the same base name, then the most similar ones; as with git,
+    edited files are looked for only while sources times targets is at most ``limit`` squared. A source is used
+    once, so there are no copies. The order of ``pairs`` (by path) is kept; a rename stands at its new path.
+    """
+    search = _Search(pairs, round(similarity * MAX_SCORE))
+    search.match_same()
+    search.match_base_names()
+    if len(search.sources) * len(search.targets) <= limit * limit:
+        search.match_similar()
+    return list(_joined(pairs, search.found))
+
+
+def _joined(pairs: Sequence[Pair], found: dict[int, int]) -> Iterator[Pair]:
+    used = set(found.values())
+    for at, pair in enumerate(pairs):
+        if at in found:
+            source = pairs[found[at]]
+            yield pair._replace(old=source.old, old_path=source.path)
+        elif at not in used:
+            yield pair
+
+
+class _Search:
+    """The sources and targets that are left, as positions in ``pairs``, and what was found: target to source."""
+
+    def __init__(self, pairs: Sequence[Pair], minimum: int) -> None:
+        self.pairs = pairs
+        self.minimum = minimum
+        self.sources = {at: pair.old for at, pair in enumerate(pairs) if pair.old and _is_source(pair)}
+        self.targets = {at: pair.new for at, pair in enumerate(pairs) if pair.new and _is_target(pair)}
+        self.names = {at: pairs[at].path.rpartition(b"/")[2] for at in (*self.sources, *self.targets)}
+        self.found: dict[int, int] = {}
+        self._prints = _Prints()
+
+    def match_same(self) -> None:
+        by_oid: dict[bytes, _Alike] = {}
+        for at, side in self.sources.items():
+            by_oid.setdefault(side.oid, _Alike()).add(at, self.names[at])
+        for at, side in list(self.targets.items()):
+            alike = by_oid.get(side.oid)
+            source = alike.take(self.names[at]) if alike else None
+            if source is not None:
+                self._accept(source, at)
+
+    def match_base_names(self) -> None:
+        """Match files whose base name is left once on either side, if they are clearly alike: cheap, mostly right."""
+        enough = (self.minimum + MAX_SCORE) // 2
+        targets = self._unique_names(self.targets)
+        for name, source in self._unique_names(self.sources).items():
+            target = targets.get(name)
+            if target is not None and self._points(source, target) >= enough:
+                self._accept(source, target)
+
+    def match_similar(self) -> None:
+        best: list[_Match] = []
+        for target in self.targets:
+            best += self._candidates(target)
+            if self._prints.spent:
+                break
+        for match in sorted(best, key=_rank):
+            if match.source in self.sources and match.target in self.targets:
+                self._accept(match.source, match.target)
+
+    def _candidates(self, target: int) -> list[_Match]:
+        name = self.names[target]
+        scored = (_Match(self._points(at, target), self.names[at] == name, at, target) for at in self.sources)
+        return sorted((match for match in scored if match.points >= max(self.minimum, 1)), key=_rank)[:_CANDIDATES]
+
+    def _points(self, source: int, target: int) -> int:
+        return self._prints.score((source, self.sources[source]), (target, self.targets[target]), self.minimum)
+
+    def _unique_names(self, positions: Iterable[int]) -> dict[bytes, int]:
+        positions = list(positions)
+        counts = Counter(self.names[at] for at in positions)
+        return {self.names[at]: at for at in positions if counts[self.names[at]] == 1}
+
+    def _accept(self, source: int, target: int) -> None:
+        self.found[target] = source
+        del self.sources[source], self.targets[target]
+
+
+class _Alike:
+    """Sources of one content, in order; handed out once each, the same base name first."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[bytes, dict[int, None]] = {}
+        self._order: dict[int, bytes] = {}
+
+    def add(self, at: int, name: bytes) -> None:
+        self._by_name.setdefault(name, {})[at] = None
+        self._order[at] = name
+
+    def take(self, name: bytes) -> int | None:
+        at = next(iter(self._by_name.get(name) or self._order), None)
+        if at is not None:
+            del self._by_name[self._order.pop(at)][at]
+        return at
+
+
+class _Prints:
+    """Fingerprints, made when first needed, within what one call may read and compare."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Fingerprint | None] = {}
+        self._bytes_left = MAX_TOTAL_BYTES
+        self._lookups_left = MAX_CHUNK_LOOKUPS
+
+    @property
+    def spent(self) -> bool:
+        """Tell whether nothing more is to be compared."""
+        return self._lookups_left <= 0
+
+    def score(self, old: tuple[int, Side], new: tuple[int, Side], minimum: int) -> int:
+        if self.spent:
+            return 0
+        before, after = self._get(*old), self._get(*new)
+        if before is None or after is None:
+            return 0
+        self._lookups_left -= min(len(before.chunks), len(after.chunks)) + 1
+        return score(before, after, minimum)
+
+    def _get(self, at: int, side: Side) -> Fingerprint | None:
+        if at not in self._known:
+            self._known[at] = self._make(side)
+        return self._known[at]
+
+    def _make(self, side: Side) -> Fingerprint | None:
+        if self._bytes_left <= 0:
+            return None
+        data = side.load()
+        if len(data) > MAX_FILE_BYTES:
+            return None
+        self._bytes_left -= len(data)
+        return fingerprint(data)
+
+
+def _is_source(pair: Pair) -> bool:
+    return pair.new is None and is_regular(pair.old)
+
+
+def _is_target(pair: Pair) -> bool:
+    return pair.old is None and is_regular(pair.new)
+
+
+def _rank(match: _Match) -> tuple[int, bool]:
+    return -match.points, not match.same_name

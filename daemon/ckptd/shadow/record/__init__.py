@@ -1,0 +1,1 @@
+"""Checkpoints and the operation log: what was done, and how to find it again."""

@@ -1,0 +1,88 @@
+"""A checkpoint as the store holds it: one commit without parents."""
+
+import re
+import time
+from typing import Final, NamedTuple
+
+from ckpt_protocol.structs import CheckpointRecord, Kind
+from ckptd.errors import DomainError
+from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.record.info import NO_INFO, Info, read_info
+from ckptd.shadow.record.message import Facts, format_message, parse_message
+from ckptd.shadow.trees.view import UNRECORDED, StoredTree
+
+__all__ = ["Checkpoint", "format_checkpoint", "format_commit", "load_checkpoint", "load_info", "rfc3339", "root_of"]
+
+_KINDS: Final[dict[str, Kind]] = {"manual": "manual", "auto": "auto", "safety": "safety"}
+_IDENTITY: Final = "fabricatio-checkpoint <checkpoint@localhost>"
+_HEADER: Final = re.compile(rb"tree ([0-9a-f]{40})\nauthor .* (\d{1,11}) \+0000\ncommitter .*\n\n")
+
+
+class Checkpoint(NamedTuple):
+    """``id`` and ``tree`` are 40 hex digits and 20 bytes; ``time_s`` is Unix time."""
+
+    id: str
+    tree: bytes
+    time_s: int
+    text: str | None
+    facts: Facts
+
+    def record(self, tags: list[str]) -> CheckpointRecord:
+        """Give the form that lists show."""
+        facts = self.facts
+        return CheckpointRecord(
+            id=self.id,
+            seq=facts.seq,
+            time=rfc3339(self.time_s),
+            kind=_KINDS.get(facts.kind, "manual"),
+            message=self.text,
+            tags=tags,
+            meta=facts.meta,
+            complete=facts.complete,
+            scan="watched" if facts.scan == "watched" else "full",
+            base=facts.base,
+            client=facts.client,
+        )
+
+
+def rfc3339(time_s: int) -> str:
+    """Give Unix time as RFC 3339 in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_s))
+
+
+def format_commit(tree: bytes, time_s: int, message: bytes) -> bytes:
+    """Give the bytes of a commit object: a fixed identity, no parent, UTC."""
+    who = f"{_IDENTITY} {time_s} +0000"
+    return f"tree {tree.hex()}\nauthor {who}\ncommitter {who}\n\n".encode() + message
+
+
+def format_checkpoint(tree: bytes, time_s: int, text: str | None, facts: Facts) -> bytes:
+    """Give the bytes of a checkpoint's commit."""
+    return format_commit(tree, time_s, format_message(text, facts))
+
+
+def load_checkpoint(objects: ObjectStore, oid: bytes) -> Checkpoint:
+    """Read a checkpoint; raises DomainError ``object_missing`` or ``store_damaged``."""
+    data = objects.read(oid, b"commit")
+    match = _HEADER.match(data)
+    if match is None:
+        raise DomainError("store_damaged", f"commit {oid.hex()} is not a checkpoint")
+    text, facts = parse_message(data[match.end() :])
+    return Checkpoint(oid.hex(), bytes.fromhex(match[1].decode()), int(match[2]), text, facts)
+
+
+def load_info(objects: ObjectStore, checkpoint: Checkpoint) -> Info | None:
+    """Read what is told beside a checkpoint: nothing if it names no info, None if the info it names is gone."""
+    if checkpoint.facts.info is None:
+        return NO_INFO
+    try:
+        data = objects.read(bytes.fromhex(checkpoint.facts.info), b"commit")
+        match = _HEADER.match(data)
+        return None if match is None else read_info(objects, bytes.fromhex(match[1].decode()))
+    except (DomainError, ValueError):
+        return None
+
+
+def root_of(objects: ObjectStore, checkpoint: Checkpoint, info: Info | None) -> StoredTree:
+    """Give the root directory of a checkpoint, permission bits included where they are known."""
+    return StoredTree(objects, checkpoint.tree, UNRECORDED if info is None else info.modes)

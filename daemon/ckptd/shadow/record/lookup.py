@@ -1,0 +1,105 @@
+"""Finding checkpoints: by id, by name, with what is told beside them."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ckptd.errors import DomainError
+from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.record.checkpoint import Checkpoint, load_checkpoint, load_info, root_of
+from ckptd.shadow.record.info import Info
+from ckptd.shadow.record.resolve import Names, resolve
+from ckptd.shadow.trees.view import StoredTree
+
+__all__ = ["Loaded", "Lookup"]
+
+_CACHE_SIZE: Final = 20_000
+
+
+class Loaded(NamedTuple):
+    """A checkpoint with its root directory; ``info`` None: what was told beside it is lost."""
+
+    checkpoint: Checkpoint
+    info: Info | None
+    root: StoredTree
+
+
+class Lookup:
+    """Reads the checkpoints of one store. A checkpoint never changes, so each is read once."""
+
+    def __init__(self, objects: ObjectStore, refs: Refs) -> None:
+        self._objects = objects
+        self._refs = refs
+        self._cache: dict[str, Checkpoint] = {}
+        self._seen: Mapping[int, bytes] | None = None
+        self._by_seq: Mapping[int, str] = {}
+        self._ids: frozenset[str] = frozenset()
+
+    def load(self, checkpoint_id: str) -> Checkpoint:
+        """Read a checkpoint by its full id; raises DomainError where its commit is missing or damaged."""
+        found = self._cache.get(checkpoint_id)
+        if found is None:
+            found = load_checkpoint(self._objects, bytes.fromhex(checkpoint_id))
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            self._cache[checkpoint_id] = found
+        return found
+
+    def open(self, checkpoint_id: str) -> Loaded:
+        """Read a checkpoint with its info and root."""
+        checkpoint = self.load(checkpoint_id)
+        info = load_info(self._objects, checkpoint)
+        return Loaded(checkpoint, info, root_of(self._objects, checkpoint, info))
+
+    def by_seq(self) -> Mapping[int, str]:
+        """Give the ids of all checkpoints by sequence number, in order."""
+        refs = self._refs.checkpoints()
+        if refs is not self._seen:
+            self._by_seq = {seq: oid.decode("ascii") for seq, oid in refs.items()}
+            self._ids = frozenset(self._by_seq.values())
+            self._seen = refs
+        return self._by_seq
+
+    def ids(self) -> frozenset[str]:
+        """Give the ids of all checkpoints."""
+        self.by_seq()
+        return self._ids
+
+    def tags_by_id(self) -> dict[str, list[str]]:
+        """Give the sorted tags of each tagged checkpoint."""
+        found: dict[str, list[str]] = {}
+        for name, oid in sorted(self._refs.tags().items()):
+            found.setdefault(oid.decode("ascii"), []).append(name)
+        return found
+
+    def head(self) -> str | None:
+        """Give the id that HEAD holds, if its checkpoint exists."""
+        head = self._refs.head()
+        return head.decode("ascii") if head is not None else None
+
+    def names(self) -> Names:
+        """Give what resolve() needs, as it is now."""
+        by_seq = self.by_seq()
+        tags = {name: oid.decode("ascii") for name, oid in self._refs.tags().items()}
+        head = self.head()
+        return Names(by_seq, self._ids, tags, head if head in self._ids else None, self.load)
+
+    def resolve(self, text: str) -> str:
+        """Give the full id of what a caller wrote; raises DomainError as resolve() does."""
+        return resolve(text, self.names())
+
+    def before(self, checkpoint: Checkpoint) -> str | None:
+        """Give what a checkpoint is compared with: its base, else the one before it that can be read, else nothing."""
+        by_seq, base = self.by_seq(), checkpoint.facts.base
+        if base is not None and base in self._ids and self.is_readable(base):
+            return base
+        earlier = sorted((seq for seq in by_seq if seq < checkpoint.facts.seq), reverse=True)
+        return next((by_seq[seq] for seq in earlier if self.is_readable(by_seq[seq])), None)
+
+    def is_readable(self, checkpoint_id: str) -> bool:
+        """Tell whether a checkpoint's commit can be read."""
+        try:
+            self.load(checkpoint_id)
+        except DomainError:
+            return False
+        return True

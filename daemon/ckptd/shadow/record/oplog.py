@@ -1,0 +1,165 @@
+"""The operation log: every operation that changed something, in order, appended and never rewritten.
+
+One JSON object a line. An operation first writes its intent (what it is about to do, with the ids it has planned),
+then acts, then writes what came of it under the same number. An intent without an outcome was cut off.
+"""
+
+import os
+from typing import Final, Literal
+
+import msgspec
+
+from ckpt_protocol.structs import WirePath
+from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.durable import fsync_dir
+
+__all__ = ["Intent", "OperationLog", "Outcome", "Verb"]
+
+Verb = Literal["open", "save", "reset", "rollback", "undo", "redo"]
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defaults=True):
+    """What an operation is about to do. ``before`` and ``after`` are heads; ``paths`` those that a restore changes.
+
+    ``target`` is the checkpoint whose content a restore writes, ``safety`` the one that holds what it overwrites,
+    ``undoes`` the number of the operation that an undo or redo reverses. Of a save: ``tag`` is to point to it, and
+    ``files`` counts what is in it.
+    """
+
+    n: int
+    verb: Verb
+    time: str
+    token: str
+    client: str
+    session: str | None = None
+    next_seq: int
+    before: str | None = None
+    after: str | None = None
+    id: str | None = None
+    target: str | None = None
+    safety: str | None = None
+    undoes: int | None = None
+    paths: list[WirePath] = []
+    tag: str | None = None
+    files: int = 0
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_defaults=True):
+    """What came of intent ``n``: the answer as it was given, so that a retried request gets it again.
+
+    ``done`` false: the operation was given up, and nothing of it holds. ``paths`` are those that a restore really
+    changed.
+    """
+
+    n: int
+    done: bool = True
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    paths: list[WirePath] | None = None
+
+
+class OperationLog:
+    """The log of one store; used by its writer alone.
+
+    Opening reads the whole file. Its last line may be cut by a crash: it is dropped, for nobody was answered.
+    """
+
+    def __init__(self, path: bytes) -> None:
+        self._path: Final = path
+        self._decoder = msgspec.json.Decoder(Intent | Outcome)
+        self._encoder = msgspec.json.Encoder()
+        self.intents: Final[dict[int, Intent]] = {}
+        self.outcomes: Final[dict[int, Outcome]] = {}
+        self._by_token: dict[str, int] = {}
+        self._last_number = 0
+        self._next_seq = 1
+        self.damaged_lines = 0
+        self._fd = self._open()
+        self._read()
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next operation."""
+        return self._last_number + 1
+
+    @property
+    def next_seq(self) -> int:
+        """A sequence number above every one that an intent has ever planned."""
+        return self._next_seq
+
+    def answered(self, token: str, *verbs: Verb) -> Outcome | None:
+        """Give the outcome that was recorded for a request's token.
+
+        Raises DomainError ``bad_option`` where it was the token of another kind of operation than ``verbs`` (none
+        given: any).
+        """
+        number = self._by_token.get(token)
+        if number is not None and verbs and self.intents[number].verb not in verbs:
+            raise DomainError("bad_option", "this request's token was used for another operation")
+        outcome = self.outcomes.get(number) if number is not None else None
+        return outcome if outcome is not None and outcome.done else None
+
+    def unanswered(self, token: str) -> Intent | None:
+        """Give the intent of a request that was cut off before it could be answered."""
+        number = self._by_token.get(token)
+        return self.intents[number] if number is not None and number not in self.outcomes else None
+
+    def write(self, line: Intent | Outcome, *, durable: bool = True) -> None:
+        """Append a line; raises DomainError where the disk refuses.
+
+        ``durable`` false is for an outcome that opening the store can find out again.
+        """
+        data = self._encoder.encode(line) + b"\n"
+        try:
+            start = os.lseek(self._fd, 0, os.SEEK_END)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._fd, view) :]
+                if durable:
+                    os.fsync(self._fd)
+            except OSError:
+                # A half line would swallow the next one.
+                os.ftruncate(self._fd, start)
+                raise
+        except OSError as error:
+            raise from_os_error(error, "write the operation log", self._path) from error
+        self._note(line)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def _open(self) -> int:
+        try:
+            fresh = not os.path.exists(self._path)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            if fresh:
+                fsync_dir(os.path.dirname(self._path))
+        except OSError as error:
+            raise from_os_error(error, "open the operation log", self._path) from error
+        return fd
+
+    def _read(self) -> None:
+        try:
+            with open(self._fd, "rb", closefd=False) as file:
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            if whole < len(data):
+                os.ftruncate(self._fd, whole)
+        except OSError as error:
+            raise from_os_error(error, "read the operation log", self._path) from error
+        for text in data[:whole].split(b"\n")[:-1]:
+            try:
+                self._note(self._decoder.decode(text))
+            except msgspec.MsgspecError:
+                self.damaged_lines += 1
+
+    def _note(self, line: Intent | Outcome) -> None:
+        # Outcomes count too: of a damaged line's operation the outcome may be all that is left.
+        self._last_number = max(self._last_number, line.n)
+        if isinstance(line, Intent):
+            self.intents[line.n] = line
+            self._by_token[line.token] = line.n
+            self._next_seq = max(self._next_seq, line.next_seq)
+        else:
+            self.outcomes[line.n] = line

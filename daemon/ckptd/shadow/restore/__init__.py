@@ -1,0 +1,1 @@
+"""Writing a checkpoint back into a worktree, without loss."""

@@ -1,0 +1,310 @@
+"""Carrying out the steps of a restore in the worktree.
+
+The order: directories that must become writable, deletions (deepest first), new directories (topmost first), files
+and links, and at last the permissions of directories (deepest first). Each is done a directory at a time: it is walked
+to from the root, the changes are made so that they can be taken back, and they are made final only if a second walk
+leads to the same directory. A step that can't be done leaves its path as it is; the others go on.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from ckptd.errors import DomainError
+from ckptd.shadow.restore.batch import Batch, Tools
+from ckptd.shadow.restore.change import Change, undone
+from ckptd.shadow.restore.exchange import Renamer
+from ckptd.shadow.restore.handle import Blocked, Directory, parts_of, walk
+from ckptd.shadow.restore.look import Refused, told
+from ckptd.shadow.restore.stage import Source
+from ckptd.shadow.restore.sync import sync
+from ckptd.shadow.trees.step import State, Step
+from ckptd.shadow.trees.tree import storable
+
+__all__ = ["BATCH_STEPS", "Failed", "Outcome", "RestoreWriter", "Source", "sync"]
+
+BATCH_STEPS: Final = 256
+"""As many files of one directory have a temporary beside them, at most."""
+
+
+class Failed(NamedTuple):
+    """A step that was not done, and why.
+
+    ``reason`` is ``changed``, ``special``, ``unreadable``, ``not_empty``, ``beyond_symlink``, ``other_mount``,
+    ``moved``, ``bad_name``, ``bad_link``, ``case_fold``, ``cancelled``, ``io``, or a kind of DomainError (``no_space``,
+    ``permission_denied``, ``read_only``, ``too_many_files``, ``object_missing``, ``store_damaged``).
+    """
+
+    path: bytes
+    reason: str
+    detail: str | None
+
+
+class Outcome(NamedTuple):
+    """What became of each step, in the order of the steps; every path is in exactly one list.
+
+    ``kept`` are directories that were to go but are not empty. ``weak``: the file system has no exchange, so that a
+    write in the last instant before a rename could have been lost.
+    """
+
+    written: list[bytes]
+    deleted: list[bytes]
+    failed: list[Failed]
+    kept: list[bytes]
+    weak: bool
+
+
+class _Job(NamedTuple):
+    """One piece of a step. An ``optional`` one belongs to no step's result, and may fail."""
+
+    number: int
+    parent: bytes
+    do: Callable[[Batch], object]
+    removes: bool = False
+    optional: bool = False
+
+
+class _Jobs:
+    """The pieces of all steps by phase."""
+
+    def __init__(self) -> None:
+        self.unlocks: Final[list[_Job]] = []
+        self.removals: Final[list[_Job]] = []
+        self.directories: Final[list[_Job]] = []
+        self.writes: Final[list[_Job]] = []
+        self.settles: Final[list[_Job]] = []
+
+
+def _is_dir(state: State | None) -> bool:
+    return state is not None and state.is_dir
+
+
+def _locked(state: State | None) -> bool:
+    return state is not None and state.is_dir and state.perm is not None and state.perm & 0o700 != 0o700
+
+
+class RestoreWriter:
+    """Writes one restore into the worktree whose directory is ``root_fd`` (borrowed) on device ``root_dev``.
+
+    ``umask`` is the client's. ``cancelled`` is asked before each step. ``hooks`` is called with a point's name and a
+    path: ``opened``, ``staged``, ``before-create``, ``created``, ``before-exchange``, ``before-rename``, ``exchanged``,
+    ``before-aside``,
+    ``aside``, ``before-mkdir``, ``mkdir``, ``before-chmod``, ``before-verify``, ``verified``, ``before-unlink``,
+    ``unlinked``, ``before-undo``; what it raises leaves ``run`` after everything not yet final has been undone.
+    """
+
+    def __init__(
+        self,
+        root_fd: int,
+        source: Source,
+        *,
+        umask: int,
+        root_dev: int,
+        cancelled: Callable[[], bool] = lambda: False,
+        hooks: Callable[[str, bytes], None] = lambda _name, _path: None,
+        renamer: Renamer | None = None,
+    ) -> None:
+        self._root_fd: Final = root_fd
+        self._root_dev: Final = root_dev
+        self._cancelled: Final = cancelled
+        self._hook: Final = hooks
+        self._new_tools: Final = partial(Tools, source, umask, renamer or Renamer(), hooks)
+        self._tools: Tools = self._new_tools()
+        self._steps: Sequence[Step] = ()
+        self._failed: dict[int, Failed] = {}
+        self._kept: set[int] = set()
+        self._unlocked: dict[int, int] = {}
+        self._finished = False
+
+    def run(self, steps: Sequence[Step]) -> Outcome:
+        """Do the steps. Nothing is raised for what happens to one of them; the outcome tells it."""
+        self._steps, self._failed, self._kept, self._unlocked = steps, {}, set(), {}
+        self._tools, self._finished = self._new_tools(), False
+        jobs = self._plan()
+        try:
+            self._phase(jobs.unlocks)
+            self._phase(jobs.removals, deepest_first=True)
+            self._phase(jobs.directories)
+            self._phase(jobs.writes)
+            self._phase(jobs.settles, deepest_first=True)
+            self._finished = True
+        finally:
+            self._phase(self._relocks(), deepest_first=True)
+        return self._outcome()
+
+    def _plan(self) -> _Jobs:
+        jobs = _Jobs()
+        for index, step in enumerate(self._steps):
+            if all(map(storable, step.path.split(b"/"))):
+                self._plan_step(jobs, index, step)
+            else:
+                self._failed[index] = Failed(step.path, "bad_name", None)
+        return jobs
+
+    def _plan_step(self, jobs: _Jobs, index: int, step: Step) -> None:
+        parent, _, name = step.path.rpartition(b"/")
+        before, after = step.before, step.after
+        turns = _is_dir(before) != _is_dir(after)
+        if before is not None and (after is None or turns):
+            do = (
+                partial(Batch.remove_directory, name=name)
+                if before.is_dir
+                else partial(Batch.delete, name=name, before=before)
+            )
+            jobs.removals.append(_Job(index, parent, do, removes=True))
+        if _locked(before) and not (after is not None and after.is_dir and after.perm is None):
+            jobs.unlocks.append(_Job(index, parent, partial(self._unlock, index=index, name=name), optional=True))
+        if after is None:
+            return
+        if not after.is_dir:
+            expected = None if turns else before
+            jobs.writes.append(_Job(index, parent, partial(Batch.write, name=name, before=expected, after=after)))
+            return
+        bits = None if after.perm is None else after.perm & 0o7777
+        if turns:
+            jobs.directories.append(_Job(index, parent, partial(Batch.make_directory, name=name, bits=bits)))
+        if bits is not None:
+            jobs.settles.append(_Job(index, parent, partial(Batch.directory_bits, name=name, bits=bits)))
+
+    def _unlock(self, batch: Batch, *, index: int, name: bytes) -> None:
+        self._unlocked[index] = batch.directory_bits(name, 0o700, keep=0o7777)
+
+    def _relocks(self) -> list[_Job]:
+        """Directories that were made writable to be emptied, or to be given other bits, and were not."""
+        jobs = []
+        for index, bits in self._unlocked.items():
+            if not self._finished or index in self._failed or index in self._kept:
+                parent, _, name = self._steps[index].path.rpartition(b"/")
+                do = partial(Batch.directory_bits, name=name, bits=bits)
+                jobs.append(_Job(-1, parent, do, optional=True))
+        return jobs
+
+    def _phase(self, jobs: list[_Job], *, deepest_first: bool = False) -> None:
+        for parent, batch in _batches(jobs, deepest_first):
+            live = [job for job in batch if job.number not in self._failed and job.number not in self._kept]
+            if live:
+                self._run_batch(parent, live)
+
+    def _run_batch(self, parent: bytes, jobs: list[_Job]) -> None:
+        try:
+            here = walk(self._root_fd, parts_of(parent), self._root_dev)
+        except Blocked as error:
+            for job in jobs:
+                self._fail_blocked(job, error)
+            return
+        except OSError as error:
+            for job in jobs:
+                self._fail(job, *told(error))
+            return
+        with here:
+            self._hook("opened", parent)
+            self._work(here, parent, jobs)
+
+    def _work(self, here: Directory, parent: bytes, jobs: list[_Job]) -> None:
+        batch = Batch(self._tools, here.fd, here.dev, parent)
+        pending: deque[tuple[_Job, Change]] = deque()
+        try:
+            for job in jobs:
+                self._attempt(batch, job)
+                pending.extend((job, change) for change in batch.take())
+            self._hook("before-verify", parent)
+            problem = self._misplaced(here, parent)
+            if problem is None:
+                self._hook("verified", parent)
+                self._commit(pending)
+            else:
+                self._undo(pending, jobs, problem)
+        except BaseException:
+            _undo_silently([change for _, change in pending] + batch.take())
+            raise
+
+    def _attempt(self, batch: Batch, job: _Job) -> None:
+        if not job.optional and self._cancelled():
+            self._fail(job, "cancelled", None)
+            return
+        try:
+            job.do(batch)
+        except (Refused, OSError) as error:
+            self._fail(job, *told(error))
+        except DomainError as error:
+            self._fail(job, error.kind, error.message)
+
+    def _misplaced(self, here: Directory, parent: bytes) -> tuple[str, str | None] | None:
+        try:
+            with walk(self._root_fd, parts_of(parent), self._root_dev) as again:
+                return None if again.is_same(here) else ("moved", "its directory was replaced by another meanwhile")
+        except Blocked:
+            return "moved", "its directory was moved away or replaced meanwhile"
+        except OSError as error:
+            return told(error)
+
+    def _commit(self, pending: deque[tuple[_Job, Change]]) -> None:
+        while pending:
+            job, change = pending[0]
+            path = self._path(job)
+            self._hook("before-unlink", path)
+            try:
+                change.commit()
+            except (Refused, OSError) as error:
+                reason, detail = told(error)
+                self._fail(job, reason, _joined(detail, undone(change)))
+            pending.popleft()
+            self._hook("unlinked", path)
+
+    def _undo(self, pending: deque[tuple[_Job, Change]], jobs: list[_Job], problem: tuple[str, str | None]) -> None:
+        reason, detail = problem
+        while pending:
+            job, change = pending[-1]
+            self._hook("before-undo", self._path(job))
+            self._fail(job, reason, _joined(detail, undone(change)))
+            pending.pop()
+        for job in jobs:
+            self._fail(job, reason, detail)
+
+    def _path(self, job: _Job) -> bytes:
+        return self._steps[job.number].path if job.number >= 0 else job.parent
+
+    def _fail_blocked(self, job: _Job, error: Blocked) -> None:
+        if error.reason != "gone":
+            self._fail(job, error.reason, None)
+        elif not job.removes:
+            self._fail(job, "changed", "its directory is not there")
+
+    def _fail(self, job: _Job, reason: str, detail: str | None) -> None:
+        if job.optional or job.number in self._failed:
+            return
+        step = self._steps[job.number]
+        if reason == "not_empty" and step.after is None:
+            self._kept.add(job.number)
+        else:
+            self._failed[job.number] = Failed(step.path, reason, detail)
+
+    def _outcome(self) -> Outcome:
+        written: list[bytes] = []
+        deleted: list[bytes] = []
+        for index, step in enumerate(self._steps):
+            if index not in self._failed and index not in self._kept:
+                (deleted if step.after is None else written).append(step.path)
+        failed = [self._failed[index] for index in sorted(self._failed)]
+        kept = [self._steps[index].path for index in sorted(self._kept)]
+        return Outcome(written, deleted, failed, kept, self._tools.weak)
+
+
+def _joined(*texts: str | None) -> str | None:
+    return "; ".join(filter(None, texts)) or None
+
+
+def _undo_silently(changes: list[Change]) -> None:
+    for change in reversed(changes):
+        undone(change)
+
+
+def _batches(jobs: list[_Job], deepest_first: bool) -> Iterator[tuple[bytes, list[_Job]]]:
+    by_parent: dict[bytes, list[_Job]] = {}
+    for job in jobs:
+        by_parent.setdefault(job.parent, []).append(job)
+    for parent in sorted(by_parent, key=lambda path: len(parts_of(path)), reverse=deepest_first):
+        together = by_parent[parent]
+        for start in range(0, len(together), BATCH_STEPS):
+            yield parent, together[start : start + BATCH_STEPS]

@@ -1,0 +1,1 @@
+"""Looking at a worktree: what changed since the model was made."""

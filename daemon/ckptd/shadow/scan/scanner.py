@@ -1,0 +1,388 @@
+"""The scan: one walk of the worktree that reads what differs from the model and nothing else.
+
+Everything is opened relative to a handle of its directory and no link is followed, so a path that is swapped
+during the walk leads nowhere else. A path that cannot be read is listed and never fails the walk.
+"""
+
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from ckpt_protocol.wirepath import to_text
+from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.pack import ObjectSink
+from ckptd.shadow.scan.basis import Basis, BasisMaker
+from ckptd.shadow.scan.entry import SIGNATURE, is_racy, mode_of, pack_entry, signature
+from ckptd.shadow.scan.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, UNREADABLE, UNSTABLE, Exclusion
+from ckptd.shadow.scan.frames import DIR_FLAGS, Frame, FrameStack
+from ckptd.shadow.scan.model import DirNode
+from ckptd.shadow.scan.mounts import clock_margin_ns
+from ckptd.shadow.scan.reading import ReadResult, read_file, read_link, refuse_shortage
+from ckptd.shadow.trees.modes import format_exceptions, is_exception, modes_tree
+from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, format_tree, is_git_dir
+
+__all__ = ["ScanLimits", "ScanResult", "Scanner", "is_temporary"]
+
+_TEMPORARY: Final = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
+_COARSE_NS: Final = 1_000_000_000
+_COARSE_MARGIN_NS: Final = 2_000_000_000
+_PROGRESS_EVERY: Final = 256
+
+
+def is_temporary(name: bytes) -> bool:
+    """Tell whether a name is one that a restore gives to a file in the making: never saved."""
+    return name.startswith(b".ckpt-") and _TEMPORARY.fullmatch(name) is not None
+
+
+class ScanLimits(NamedTuple):
+    """Policy of a scan. ``guard`` are (device, inode) of directories that are never entered: the stores."""
+
+    max_file_bytes: int = 100 * 1024 * 1024
+    one_file_system: bool = True
+    guard: frozenset[tuple[int, int]] = frozenset()
+
+
+class ScanResult(NamedTuple):
+    """What a scan saw. ``read_count`` files were opened; ``problems`` are sentences for people.
+
+    ``unknown_rules`` are ignore files that could not be read.
+    """
+
+    root: DirNode
+    skipped: list[Exclusion]
+    excluded: list[Exclusion]
+    problems: list[str]
+    unknown_rules: list[bytes]
+    read_count: int
+
+
+class Scanner:
+    """Scans one worktree, again and again, with what it learned before.
+
+    ``cancelled`` is asked between files and raises DomainError ``cancelled`` through scan(); ``progress`` is told
+    files and bytes read.
+    """
+
+    def __init__(
+        self,
+        root: bytes,
+        basis_maker: BasisMaker,
+        limits: ScanLimits,
+        *,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._root = root
+        self._basis_maker = basis_maker
+        self._limits = limits
+        self._clock_ns = clock_ns
+        self._root_dev = 0
+        self._margin_ns = 0
+
+    def scan(
+        self,
+        old: DirNode | None,
+        sink: ObjectSink,
+        *,
+        rehash: bool = False,
+        cancelled: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int], None] = lambda _files, _bytes: None,
+    ) -> ScanResult:
+        """Walk the worktree; new blobs and trees go to ``sink``. ``rehash`` reads every file.
+
+        Raises DomainError: ``worktree_missing`` or ``not_a_directory`` for the root alone, what the sink raises,
+        and ``cancelled``.
+        """
+        walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, rehash, cancelled, progress)
+        # What a scan that was called off had found belongs to no result.
+        self._basis_maker.take_unknown_rules()
+        self._basis_maker.take_problems()
+        fd, found = self._open_root()
+        walk.root_dev = found.st_dev
+        walk.margin_ns = clock_margin_ns(found.st_dev)
+        root = walk.run(Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root))
+        unknown = self._basis_maker.take_unknown_rules()
+        problems = self._basis_maker.take_problems()
+        listed = {item.path for item in walk.skipped}
+        problems += [f"cannot read the ignore rules in {to_text(path)}" for path in unknown if path not in listed]
+        return ScanResult(root, sorted(walk.skipped), sorted(walk.excluded), problems, unknown, walk.read_count)
+
+    def _open_root(self) -> tuple[int, os.stat_result]:
+        try:
+            fd = os.open(self._root, DIR_FLAGS)
+        except FileNotFoundError as error:
+            raise DomainError(
+                "worktree_missing", f"the worktree {to_text(self._root)} does not exist", paths=(self._root,)
+            ) from error
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                raise DomainError(
+                    "not_a_directory", f"{to_text(self._root)} is not a directory", paths=(self._root,)
+                ) from error
+            raise from_os_error(error, "open the worktree", self._root) from error
+        return fd, os.fstat(fd)
+
+
+class _Walk:
+    """The state of one scan."""
+
+    def __init__(
+        self,
+        limits: ScanLimits,
+        basis_maker: BasisMaker,
+        sink: ObjectSink,
+        clock_ns: Callable[[], int],
+        rehash: bool,
+        cancelled: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> None:
+        self._limits = limits
+        self._basis_maker = basis_maker
+        self._sink = sink
+        self._clock_ns = clock_ns
+        self._rehash = rehash
+        self._cancelled = cancelled
+        self._progress = progress
+        self._bytes = 0
+        self.root_dev = 0
+        self.margin_ns = 0
+        self.skipped: list[Exclusion] = []
+        self.excluded: list[Exclusion] = []
+        self.read_count = 0
+
+    def run(self, root: Frame) -> DirNode:
+        stack = FrameStack(root)
+        try:
+            self._list(root)
+            while True:
+                frame = stack.top
+                if frame.pending:
+                    child = self._enter(frame, *frame.pending.pop())
+                    if child is not None:
+                        stack.push(child)
+                        self._list(child)
+                    continue
+                node = self._finish(frame)
+                above = stack.pop()
+                if above is None:
+                    return node
+                self._place(above, frame, node)
+        finally:
+            stack.close()
+
+    @staticmethod
+    def _place(parent: Frame, frame: Frame, node: DirNode) -> None:
+        """Hang a finished directory below its parent; an ignored one only if it holds something tracked."""
+        if frame.only_tracked and not node.entries and not node.children:
+            parent.ignored.add(frame.name + b"/")
+            return
+        if frame.only_tracked and not parent.only_tracked:
+            parent.ignored.add(frame.name + b"/")
+        parent.children[frame.name] = node
+
+    def _list(self, frame: Frame) -> None:
+        """Look at every name of a directory, and read the files that differ from the model."""
+        if self._cancelled():
+            raise DomainError("cancelled", "the scan was cancelled")
+        frame.now_ns = self._clock_ns()
+        try:
+            with os.scandir(frame.fd) as listing:
+                items = {os.fsencode(item.name): item for item in listing}
+        except OSError as error:
+            if not frame.path:
+                raise from_os_error(error, "list the worktree") from error
+            refuse_shortage(error, frame.path)
+            self._skip(frame.path, UNREADABLE, error.strerror)
+            return
+        frame.basis = self._basis_maker.enter(frame.basis, frame.path, frame.fd, items, frame.old)
+        known = frame.old if frame.old is not None and frame.old.basis is frame.basis else None
+        if frame.only_tracked:
+            known = None
+        for name, item in items.items():
+            if is_git_dir(name):
+                if name == b".git":
+                    # Never said to be left out, but a directory that holds it cannot be deleted.
+                    frame.ignored.add(name)
+                else:
+                    self.excluded.append(Exclusion(frame.path_of(name), NAME))
+                continue
+            if is_temporary(name):
+                continue
+            try:
+                found = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._skip(frame.path_of(name), UNREADABLE, error.strerror)
+                continue
+            self._sort_in(frame, name, found, known)
+
+    def _sort_in(self, frame: Frame, name: bytes, found: os.stat_result, known: DirNode | None) -> None:
+        """Decide what a name is: ignored, left out, a directory to walk, or a file to keep or read."""
+        is_dir = stat.S_ISDIR(found.st_mode)
+        if is_dir and (found.st_dev, found.st_ino) in self._limits.guard:
+            return
+        if known is not None and name in (known.children if is_dir else known.entries):
+            ignored = is_dir and name + b"/" in known.ignored
+        else:
+            ignored = self._is_ignored(frame, name, is_dir, known)
+        if is_dir:
+            if ignored and not frame.basis.tracked.has_below(frame.path_of(name)):
+                frame.ignored.add(name + b"/")
+            elif self._limits.one_file_system and found.st_dev != self.root_dev:
+                self.excluded.append(Exclusion(frame.path_of(name), OTHER_MOUNT))
+            else:
+                frame.pending.append((name, found, ignored))
+            return
+        if ignored:
+            frame.ignored.add(name)
+            return
+        self._take_file(frame, name, found)
+
+    def _is_ignored(self, frame: Frame, name: bytes, is_dir: bool, known: DirNode | None) -> bool:
+        path = frame.path_of(name)
+        if frame.only_tracked:
+            return is_dir or not frame.basis.tracked.has_file(path)
+        if known is not None and (name + b"/" if is_dir else name) in known.ignored:
+            return True
+        if not frame.basis.chain.ignored(path, is_dir):
+            return False
+        return is_dir or not frame.basis.tracked.has_file(path)
+
+    def _take_file(self, frame: Frame, name: bytes, found: os.stat_result) -> None:
+        kind = stat.S_IFMT(found.st_mode)
+        if kind not in (stat.S_IFREG, stat.S_IFLNK):
+            self.excluded.append(Exclusion(frame.path_of(name), SPECIAL))
+        elif self._limits.one_file_system and found.st_dev != self.root_dev:
+            self.excluded.append(Exclusion(frame.path_of(name), OTHER_MOUNT))
+        elif found.st_size > self._limits.max_file_bytes and kind == stat.S_IFREG:
+            self.excluded.append(Exclusion(frame.path_of(name), LARGE, f"{found.st_size} bytes"))
+        else:
+            before = frame.old.entries.get(name) if frame.old is not None else None
+            if (
+                before is not None
+                and before[SIGNATURE] == signature(found)
+                and not is_racy(before)
+                and not self._rehash
+            ):
+                frame.entries[name] = before
+            else:
+                self._read(frame, name, found)
+
+    def _read(self, frame: Frame, name: bytes, found: os.stat_result) -> None:
+        if self._cancelled():
+            raise DomainError("cancelled", "the scan was cancelled")
+        if stat.S_ISLNK(found.st_mode):
+            result = read_link(frame.fd, name, found, self._sink)
+        else:
+            result = read_file(frame.fd, name, self._sink)
+            self.read_count += 1
+            self._bytes += found.st_size
+            if self.read_count % _PROGRESS_EVERY == 0:
+                self._progress(self.read_count, self._bytes)
+        if result.problem is not None:
+            if result.problem == SPECIAL:
+                self.excluded.append(Exclusion(frame.path_of(name), SPECIAL))
+                return
+            self._skip(frame.path_of(name), result.problem, result.detail)
+        if result.oid is not None:
+            frame.entries[name] = pack_entry(result.oid, result.sign, racy=self._is_racy(frame, result))
+
+    def _is_racy(self, frame: Frame, result: ReadResult) -> bool:
+        """Tell whether a change after this look could leave the same stat data behind."""
+        if result.problem is not None:
+            return True
+        # Whole seconds: a file system that keeps no finer times (128-byte inodes of ext4, for one).
+        coarse = result.ctime_ns % _COARSE_NS == 0
+        return result.ctime_ns >= frame.now_ns - (_COARSE_MARGIN_NS if coarse else self.margin_ns)
+
+    def _enter(self, parent: Frame, name: bytes, found: os.stat_result, ignored: bool) -> Frame | None:
+        path = parent.path_of(name)
+        perm = stat.S_IMODE(found.st_mode)
+        old = parent.old.children.get(name) if parent.old is not None else None
+        if parent.fd < 0:
+            self._skip(path, UNSTABLE, "its directory was moved while it was read")
+            return None
+        try:
+            fd = os.open(name, DIR_FLAGS, dir_fd=parent.fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                self._skip(path, UNSTABLE, "changed its type while it was read")
+                return None
+            refuse_shortage(error, path)
+            self._skip(path, UNREADABLE, error.strerror)
+            parent.children[name] = self._build({}, {}, frozenset(), perm, None, None)
+            return None
+        frame = Frame(fd, path, name, perm, old, parent.basis)
+        frame.only_tracked = ignored or parent.only_tracked
+        return frame
+
+    def _finish(self, frame: Frame) -> DirNode:
+        old = frame.old
+        if (
+            old is not None
+            and old.tree
+            and old.modes != b""
+            and old.basis is frame.basis
+            and old.perm == frame.perm
+            and old.entries == frame.entries
+            and old.ignored == frame.ignored
+            and old.children.keys() == frame.children.keys()
+            and all(old.children[name] is child for name, child in frame.children.items())
+        ):
+            return old
+        return self._build(frame.entries, frame.children, frozenset(frame.ignored), frame.perm, old, frame.basis)
+
+    def _build(
+        self,
+        entries: dict[bytes, bytes],
+        children: dict[bytes, DirNode],
+        ignored: frozenset[bytes],
+        perm: int,
+        old: DirNode | None,
+        basis: Basis | None,
+    ) -> DirNode:
+        tree = (
+            old.tree if old is not None and _same_tree(old, entries, children) else self._write_tree(entries, children)
+        )
+        modes = self._write_modes(entries, children)
+        return DirNode(entries, children, ignored, perm, tree, modes, basis)
+
+    def _write_tree(self, entries: dict[bytes, bytes], children: dict[bytes, DirNode]) -> bytes:
+        content = {name: TreeEntry(mode_of(entry), entry[:20]) for name, entry in entries.items()}
+        content.update((name, TreeEntry(DIRECTORY, child.tree)) for name, child in children.items())
+        return self._sink.add(b"tree", format_tree(content))
+
+    def _write_modes(self, entries: dict[bytes, bytes], children: dict[bytes, DirNode]) -> bytes | None:
+        perms = {name: child.perm for name, child in children.items() if is_exception(DIRECTORY, child.perm)}
+        for name, entry in entries.items():
+            mode = mode_of(entry)
+            perm = int.from_bytes(entry[20:24], "little") & 0o7777
+            if is_exception(mode, perm):
+                perms[name] = perm
+        below = {name: child.modes for name, child in children.items() if child.modes}
+        if not perms and not below:
+            return None
+        blob = self._sink.add(b"blob", format_exceptions(perms)) if perms else None
+        return self._sink.add(b"tree", format_tree(modes_tree(blob, below)))
+
+    def _skip(self, path: bytes, reason: str, detail: str | None) -> None:
+        self.skipped.append(Exclusion(path, reason, detail))
+
+
+def _same_tree(old: DirNode, entries: dict[bytes, bytes], children: dict[bytes, DirNode]) -> bool:
+    """Tell whether a directory's tree object is still the one that the model has."""
+    if not old.tree or old.entries.keys() != entries.keys() or old.children.keys() != children.keys():
+        return False
+    return all(_same_blob(old.entries[name], entry) for name, entry in entries.items()) and all(
+        old.children[name].tree == child.tree for name, child in children.items()
+    )
+
+
+def _same_blob(one: bytes, other: bytes) -> bool:
+    return one is other or (one[:20] == other[:20] and mode_of(one) == mode_of(other))

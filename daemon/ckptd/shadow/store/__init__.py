@@ -1,0 +1,1 @@
+"""Stores of worktrees: the operations that the daemon offers."""

@@ -1,0 +1,235 @@
+"""The stores of checkpoint directories: finding, making, listing and deleting them."""
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from ckpt_protocol.store import PrunedStore, PruneResult
+from ckpt_protocol.structs import Worktree, from_wire, to_wire
+from ckpt_protocol.wirepath import to_text
+from ckpt_protocol.worktree import ListResult, Workspace
+from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.isolation import isolate
+from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.record.checkpoint import rfc3339
+from ckptd.shadow.store.identity import check_identity, check_real
+from ckptd.shadow.store.layout import (
+    create_folder,
+    delete_folder,
+    folder_bytes,
+    folder_name,
+    is_left_over,
+    sweep_folders,
+)
+from ckptd.shadow.store.metadata import Metadata, describe, read_metadata
+from ckptd.shadow.store.operations import StoreWriter
+from ckptd.shadow.store.places import protected_reason
+from ckptd.shadow.store.reader import StoreReader
+from ckptd.shadow.store.repository import Repository
+from ckptd.shadow.store.settings import Settings
+
+__all__ = ["OpenedFolder", "ShadowCatalog"]
+
+State = Literal["ok", "missing", "unreachable"]
+
+
+class OpenedFolder(NamedTuple):
+    """A store that is open: ``folder`` is its absolute path, ``created`` tells whether it is new."""
+
+    folder: bytes
+    created: bool
+    writer: StoreWriter
+    reader: StoreReader
+
+
+class ShadowCatalog:
+    """Fulfils the core's Catalog."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+        isolate()
+        self._settings = settings
+        self._clock = clock
+        self._swept: set[bytes] = set()
+        # Two first requests for two worktrees of one base name must not settle on one folder.
+        self._making = threading.Lock()
+
+    def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedFolder:
+        """Open the store of a worktree; errors as the core's port has them."""
+        path = from_wire(place.path)
+        check_identity(path, place)
+        self._sweep(checkpoint_dir)
+        with self._making:
+            found = self._find(checkpoint_dir, path)
+            created = found is None
+            if found is None:
+                if not create:
+                    raise DomainError(
+                        "not_tracked",
+                        f"{to_text(path)} is not tracked",
+                        hint=f"begin with: ckpt -w {to_text(path)} save",
+                        paths=(path,),
+                    )
+                found = self._create(checkpoint_dir, path, force=force)
+        folder, metadata = found
+        repository = Repository(folder, metadata, self._settings, self._clock)
+        return OpenedFolder(folder, created, StoreWriter(repository), StoreReader(folder, repository.objects.suspects))
+
+    def list(self, checkpoint_dir: bytes) -> ListResult:
+        """List the tracked worktrees, sorted by path."""
+        workspaces, damaged = [], []
+        for folder, metadata in _stores(checkpoint_dir):
+            try:
+                workspaces.append(_workspace(folder, metadata))
+            except DomainError as error:
+                if error.kind == "too_many_files":
+                    raise
+                damaged.append(to_wire(folder))
+        return ListResult(workspaces=sorted(workspaces, key=lambda one: from_wire(one.path)), damaged=damaged)
+
+    def dead(self, checkpoint_dir: bytes) -> PruneResult:
+        """Tell which stores belong to worktrees that are proved gone."""
+        listed = self.list(checkpoint_dir).workspaces
+        return PruneResult(
+            pruned=[
+                PrunedStore(path=one.path, store=one.store, checkpoints=one.checkpoints, bytes=one.bytes)
+                for one in listed
+                if one.state == "missing"
+            ],
+            unreachable=[one.path for one in listed if one.state == "unreachable"],
+            dry_run=True,
+        )
+
+    def delete(self, checkpoint_dir: bytes, folder: bytes) -> None:
+        """Delete one store folder; raises DomainError ``bad_path`` for a folder that is not a store of this place."""
+        if os.path.dirname(folder) != checkpoint_dir or os.path.islink(folder):
+            raise DomainError("bad_path", f"{to_text(folder)} is not a store of {to_text(checkpoint_dir)}")
+        self._sweep(checkpoint_dir)
+        read_metadata(folder)
+        delete_folder(folder)
+
+    def find(self, checkpoint_dir: bytes, worktree_path: bytes) -> tuple[bytes, int] | None:
+        """Give the folder and the number of checkpoints of a worktree's store, or None."""
+        found = self._find(checkpoint_dir, worktree_path)
+        return None if found is None else (found[0], len(Refs(found[0]).checkpoint_names()))
+
+    def _sweep(self, checkpoint_dir: bytes) -> None:
+        """Clean up after the last daemon: once, before anything of ours can be in the making there."""
+        with self._making:
+            if checkpoint_dir not in self._swept:
+                self._swept.add(checkpoint_dir)
+                sweep_folders(checkpoint_dir)
+
+    def _find(self, checkpoint_dir: bytes, path: bytes) -> tuple[bytes, Metadata] | None:
+        hinted = os.path.join(checkpoint_dir, folder_name(path))
+        if os.path.isdir(hinted):
+            # Its own damage or unknown format is the caller's business: no second store is made beside it.
+            metadata = read_metadata(hinted)
+            if metadata.path == path:
+                return hinted, metadata
+        for folder, metadata_or_error in _stores(checkpoint_dir):
+            if isinstance(metadata_or_error, Metadata) and metadata_or_error.path == path:
+                return folder, metadata_or_error
+        return None
+
+    def _create(self, checkpoint_dir: bytes, path: bytes, *, force: bool) -> tuple[bytes, Metadata]:
+        self._check_directory(path)
+        check_real(path)
+        _refuse_own(checkpoint_dir, path)
+        reason = protected_reason(path, self._settings)
+        if reason is not None and not force:
+            raise DomainError(
+                "protected_place",
+                f"{to_text(path)} is protected: {reason}",
+                hint="name a directory below it, or insist with --force",
+                paths=(path,),
+            )
+        try:
+            metadata = describe(path, rfc3339(int(self._clock())), forced=reason is not None)
+        except OSError as error:
+            raise from_os_error(error, "look at the worktree", path) from error
+        return create_folder(checkpoint_dir, self._free_name(checkpoint_dir, path), metadata), metadata
+
+    @staticmethod
+    def _free_name(checkpoint_dir: bytes, path: bytes) -> bytes:
+        attempt = 0
+        while os.path.lexists(os.path.join(checkpoint_dir, folder_name(path, attempt))):
+            attempt += 1
+        return folder_name(path, attempt)
+
+    @staticmethod
+    def _check_directory(path: bytes) -> None:
+        try:
+            mode = os.stat(path).st_mode
+        except FileNotFoundError as error:
+            raise DomainError("worktree_missing", f"{to_text(path)} does not exist", paths=(path,)) from error
+        except OSError as error:
+            raise from_os_error(error, "look at the worktree", path) from error
+        if not stat.S_ISDIR(mode):
+            raise DomainError("not_a_directory", f"{to_text(path)} is not a directory", paths=(path,))
+
+
+def _refuse_own(checkpoint_dir: bytes, path: bytes) -> None:
+    """A store that saved itself would grow with each save."""
+    home = os.path.realpath(checkpoint_dir)
+    if path == home or path.startswith(home + b"/"):
+        raise DomainError(
+            "bad_path",
+            f"{to_text(path)} holds checkpoints: it cannot be a worktree itself",
+            hint="keep checkpoints outside (or below) what they are of",
+            paths=(path,),
+        )
+
+
+def _stores(checkpoint_dir: bytes) -> Iterator[tuple[bytes, Metadata | DomainError]]:
+    """Give each store folder with its metadata, or what is wrong with it; other folders are passed over."""
+    try:
+        names = sorted(os.listdir(checkpoint_dir))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise from_os_error(error, "list the stores in", checkpoint_dir) from error
+    for name in names:
+        folder = os.path.join(checkpoint_dir, name)
+        # A folder without ours in it belongs to somebody else.
+        if is_left_over(name) or not os.path.isdir(os.path.join(folder, b"ckpt")):
+            continue
+        try:
+            yield folder, read_metadata(folder)
+        except DomainError as error:
+            yield folder, error
+
+
+def _workspace(folder: bytes, metadata: Metadata | DomainError) -> Workspace:
+    if isinstance(metadata, DomainError):
+        raise metadata
+    return Workspace(
+        path=metadata.worktree,
+        store=to_wire(folder),
+        state=_state_of(metadata),
+        checkpoints=len(Refs(folder).checkpoint_names()),
+        bytes=folder_bytes(folder),
+    )
+
+
+def _state_of(metadata: Metadata) -> State:
+    """Tell whether a worktree is there, proved gone, or perhaps only not mounted.
+
+    Gone is proved by its parent: it is there, on the file system where it was, and does not hold the name.
+    """
+    path = metadata.path
+    try:
+        return "ok" if stat.S_ISDIR(os.lstat(path).st_mode) else "unreachable"
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return "unreachable"
+    parent = os.path.dirname(path)
+    try:
+        same = str(os.lstat(parent).st_dev) == metadata.parent_dev
+        same = same or str(os.statvfs(parent).f_fsid) == metadata.parent_fsid != "0"
+    except OSError:
+        return "unreachable"
+    return "missing" if same else "unreachable"

@@ -1,0 +1,113 @@
+"""Patches and summaries between checkpoints, or a checkpoint and the worktree, given in pieces."""
+
+import base64
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ckpt_protocol.checkpoint import WORKTREE, DiffParams, DiffResult
+from ckpt_protocol.structs import Chunk, from_wire
+from ckptd.errors import DomainError
+from ckptd.shadow.objects.spool import Spool, SpoolSink
+from ckptd.shadow.patch.rename import find_renames
+from ckptd.shadow.patch.render import Pair, Side, render_name_status, render_patch, render_stat
+from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.repository import Repository
+from ckptd.shadow.trees.compare import Delta, compare, visible
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.view import DirectoryView
+
+__all__ = ["Differ"]
+
+_CHUNK_BYTES: Final = 1 << 20
+_MAX_CURSORS: Final = 4
+
+
+class Differ:
+    """Makes patches of one worktree; keeps the last few, so that a caller can read one piece by piece."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repo = repository
+        self._open: dict[str, Spool] = {}
+
+    def diff(self, params: DiffParams, asker: Asker) -> DiffResult:
+        """Give a piece of a patch; raises DomainError ``expired_cursor`` for one that is no longer kept."""
+        if params.cursor is None:
+            cursor, spool = os.urandom(8).hex(), self._make(params, asker)
+            while len(self._open) >= _MAX_CURSORS:
+                self._open.pop(next(iter(self._open))).close()
+            self._open[cursor] = spool
+        else:
+            cursor = params.cursor
+            if cursor not in self._open:
+                raise DomainError("expired_cursor", "this diff is no longer kept", hint="ask for it again")
+            spool = self._open[cursor]
+        piece = spool.read(params.offset, _CHUNK_BYTES)
+        result = DiffResult(
+            data=Chunk(b64=base64.b64encode(piece).decode("ascii")),
+            offset=params.offset,
+            total_bytes=spool.size,
+            cursor=cursor if params.offset + len(piece) < spool.size else None,
+        )
+        if result.cursor is None:
+            self._open.pop(cursor).close()
+        return result
+
+    def close(self) -> None:
+        """Let go of every patch."""
+        for spool in self._open.values():
+            spool.close()
+        self._open.clear()
+
+    def _make(self, params: DiffParams, asker: Asker) -> Spool:
+        repo = self._repo
+        start = repo.lookup.open(repo.lookup.resolve(params.from_id or "HEAD")).root
+        end = None if params.to_id == WORKTREE else repo.lookup.open(repo.lookup.resolve(params.to_id)).root
+        fresh = SpoolSink(os.path.join(repo.folder, b"ckpt"))
+        spool = Spool(os.path.join(repo.folder, b"ckpt"))
+        try:
+            other: DirectoryView = end if end is not None else repo.scan(fresh, cancelled=asker.is_cancelled).root
+            paths = [from_wire(path) for path in params.paths]
+            deltas = [delta for delta in visible(list(compare(start, other))) if _wanted(delta, paths)]
+            for piece in self._render(params, self._pairs(deltas, fresh)):
+                if asker.is_cancelled():
+                    raise DomainError("cancelled", "the diff was cancelled")
+                spool.append(piece)
+        except BaseException:
+            spool.close()
+            raise
+        finally:
+            fresh.close()
+        return spool
+
+    @staticmethod
+    def _render(params: DiffParams, pairs: list[Pair]) -> Iterator[bytes]:
+        if params.format == "stat":
+            return render_stat(pairs)
+        if params.format == "name-status":
+            return render_name_status(pairs)
+        return render_patch(pairs, params.context_lines)
+
+    def _pairs(self, deltas: list[Delta], fresh: SpoolSink) -> list[Pair]:
+        pairs = [Pair(delta.path, self._side(delta.old, fresh), self._side(delta.new, fresh)) for delta in deltas]
+        return find_renames([pair for pair in pairs if _differs(pair)])
+
+    def _side(self, state: State | None, fresh: SpoolSink) -> Side | None:
+        return None if state is None else Side(state.mode, state.oid, self._loader(state.oid, fresh))
+
+    def _loader(self, oid: bytes, fresh: SpoolSink) -> Callable[[], bytes]:
+        def load() -> bytes:
+            return fresh.load(oid) if oid in fresh else self._repo.objects.read(oid, b"blob")
+
+        return load
+
+
+def _differs(pair: Pair) -> bool:
+    """Tell whether a patch has something to say: permission bits beyond git's are no part of one."""
+    if pair.old is None or pair.new is None:
+        return True
+    return (pair.old.mode, pair.old.oid) != (pair.new.mode, pair.new.oid)
+
+
+def _wanted(delta: Delta, paths: list[bytes]) -> bool:
+    return not paths or any(delta.path == path or delta.path.startswith(path + b"/") for path in paths)

@@ -1,0 +1,89 @@
+"""What a store says of itself: its format, and which worktree it belongs to."""
+
+import os
+from typing import Final
+
+import msgspec
+
+from ckpt_protocol.structs import WirePath, from_wire, to_wire
+from ckpt_protocol.wirepath import PathError, check_absolute, to_text
+from ckptd.errors import DomainError
+from ckptd.shadow.objects.durable import read_if_there, replace_file
+
+__all__ = ["FORMAT", "Metadata", "describe", "read_metadata", "write_metadata"]
+
+FORMAT: Final = 1
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """``parent_dev`` and ``parent_fsid`` tell later whether a missing worktree is gone or only not mounted.
+
+    Numbers that a 64-bit JSON reader could lose are decimal strings. ``forced``: a protected place, by consent.
+    """
+
+    format: int
+    worktree: WirePath
+    ino: str
+    parent_dev: str
+    parent_fsid: str
+    created: str
+    forced: bool = False
+
+    @property
+    def path(self) -> bytes:
+        """The worktree's real path."""
+        return from_wire(self.worktree)
+
+
+class _Format(msgspec.Struct):
+    format: int
+
+
+def describe(worktree: bytes, created: str, *, forced: bool) -> Metadata:
+    """Look at a worktree that exists; raises OSError."""
+    parent = os.path.dirname(worktree)
+    return Metadata(
+        format=FORMAT,
+        worktree=to_wire(worktree),
+        ino=str(os.stat(worktree).st_ino),
+        parent_dev=str(os.stat(parent).st_dev),
+        parent_fsid=str(os.statvfs(parent).f_fsid),
+        created=created,
+        forced=forced,
+    )
+
+
+def write_metadata(folder: bytes, metadata: Metadata) -> None:
+    """Write a store's metadata, durably."""
+    replace_file(_path(folder), msgspec.json.encode(metadata) + b"\n")
+
+
+def read_metadata(folder: bytes) -> Metadata:
+    """Read a store's metadata.
+
+    Raises DomainError: ``store_format`` for a format that this version does not know, which is left untouched;
+    ``store_damaged`` where it is missing or malformed.
+    """
+    data = read_if_there(_path(folder))
+    if data is None:
+        raise DomainError("store_damaged", f"{to_text(folder)} is not a store: it has no metadata", paths=(folder,))
+    try:
+        number = msgspec.json.decode(data, type=_Format).format
+        if number != FORMAT:
+            raise DomainError(
+                "store_format",
+                f"the store {to_text(folder)} has format {number}; this version knows format {FORMAT}",
+                hint="use the version that made it; nothing was changed",
+                paths=(folder,),
+            )
+        metadata = msgspec.json.decode(data, type=Metadata)
+        check_absolute(metadata.path)
+    except (msgspec.MsgspecError, PathError) as error:
+        raise DomainError(
+            "store_damaged", f"the metadata of {to_text(folder)} is malformed", paths=(folder,)
+        ) from error
+    return metadata
+
+
+def _path(folder: bytes) -> bytes:
+    return os.path.join(folder, b"ckpt", b"metadata.json")

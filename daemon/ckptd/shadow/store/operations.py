@@ -1,0 +1,92 @@
+"""The operations of one worktree, as the core calls them."""
+
+from ckpt_protocol import checkpoint, worktree
+from ckpt_protocol.structs import CheckpointRecord, Worktree
+from ckptd.shadow.objects.pack import HashOnly
+from ckptd.shadow.store.asker import Asker, AskerLike
+from ckptd.shadow.store.diffing import Differ
+from ckptd.shadow.store.identity import check_identity
+from ckptd.shadow.store.reader import to_changes, to_left_out
+from ckptd.shadow.store.recovery import interrupted
+from ckptd.shadow.store.repository import Repository
+from ckptd.shadow.store.restoring import Restorer
+from ckptd.shadow.store.saving import Saver
+from ckptd.shadow.trees.compare import compare
+
+__all__ = ["StoreWriter"]
+
+
+class StoreWriter:
+    """Fulfils the core's Writer for one store."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repo = repository
+        self._saver = Saver(repository)
+        self._restorer = Restorer(repository)
+        self._differ = Differ(repository)
+
+    def check_place(self, place: Worktree) -> None:
+        """Compare the client's view of the worktree with ours; raises DomainError ``identity_mismatch``."""
+        check_identity(self._repo.worktree, place)
+
+    def save(self, params: checkpoint.SaveParams, caller: AskerLike) -> checkpoint.SaveResult:
+        """Make a checkpoint of the worktree as it is."""
+        return self._saver.save(params, Asker(caller))
+
+    def restore(self, params: checkpoint.RestoreParams, caller: AskerLike) -> checkpoint.RestoreResult:
+        """Bring back a checkpoint, or some paths of it."""
+        return self._restorer.restore(params, Asker(caller))
+
+    def undo(self, params: checkpoint.StepParams, caller: AskerLike) -> checkpoint.RestoreResult:
+        """Reverse the newest restore that is not undone."""
+        return self._restorer.undo(params, Asker(caller))
+
+    def redo(self, params: checkpoint.StepParams, caller: AskerLike) -> checkpoint.RestoreResult:
+        """Reverse the newest undo."""
+        return self._restorer.redo(params, Asker(caller))
+
+    def diff(self, params: checkpoint.DiffParams, caller: AskerLike) -> checkpoint.DiffResult:
+        """Give a piece of a patch."""
+        return self._differ.diff(params, Asker(caller))
+
+    def status(self, params: worktree.StatusParams, caller: AskerLike) -> worktree.StatusResult:
+        """Compare the worktree with head; nothing of the store changes."""
+        del params  # which worktree is decided by the store that is open
+        repo, asker = self._repo, Asker(caller)
+        head = repo.head
+        root = repo.lookup.open(head).root if head is not None else None
+        scan = repo.scan(HashOnly(), cancelled=asker.is_cancelled, progress=asker.progress_of("scan"))
+        record = self._record(head)
+        cut_off = interrupted(repo.log)
+        return worktree.StatusResult(
+            head=head,
+            head_record=record,
+            last_manual=self._last_manual() if record is not None and record.kind == "auto" else None,
+            changes=to_changes(list(compare(root, scan.root))),
+            skipped=to_left_out(scan.skipped),
+            excluded=to_left_out(scan.excluded),
+            files=scan.root.files_below,
+            state="IDLE",
+            halted=None,
+            interrupted=cut_off.safety if cut_off is not None else None,
+        )
+
+    def close(self) -> None:
+        """Write the model and let go of all files."""
+        self._differ.close()
+        self._repo.close()
+
+    def _record(self, checkpoint_id: str | None) -> CheckpointRecord | None:
+        if checkpoint_id is None:
+            return None
+        tags = self._repo.lookup.tags_by_id().get(checkpoint_id, [])
+        return self._repo.lookup.load(checkpoint_id).record(tags)
+
+    def _last_manual(self) -> CheckpointRecord | None:
+        by_seq = self._repo.lookup.by_seq()
+        for seq in sorted(by_seq, reverse=True):
+            if self._repo.lookup.is_readable(by_seq[seq]):
+                record = self._record(by_seq[seq])
+                if record is not None and record.kind == "manual":
+                    return record
+        return None

@@ -1,0 +1,178 @@
+"""Looking at a restore before it is done: what the worktree holds now, and the plan."""
+
+import os
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from ckpt_protocol.wirepath import to_text
+from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.pack import ObjectSink
+from ckptd.shadow.record.coverage import Coverage
+from ckptd.shadow.record.lookup import Loaded
+from ckptd.shadow.record.oplog import Verb
+from ckptd.shadow.restore.capture import Disk
+from ckptd.shadow.restore.plan import Plan, make_plan
+from ckptd.shadow.restore.selection import select_exactly, select_paths
+from ckptd.shadow.scan.exclusion import Exclusion
+from ckptd.shadow.scan.model import iter_nodes
+from ckptd.shadow.scan.scanner import ScanResult
+from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.repository import Repository
+from ckptd.shadow.trees.compare import Delta, compare, same_state
+from ckptd.shadow.trees.step import Step
+from ckptd.shadow.trees.view import DirectoryView, find_state
+
+__all__ = ["Prepared", "RestoreRequest", "open_root", "prepare"]
+
+
+class RestoreRequest(NamedTuple):
+    """One restore, whatever verb asked for it.
+
+    ``paths`` None: the whole tree. ``exact``: those very paths and nothing below them, whether the target speaks
+    about them or not (undo and redo). ``head_after`` is head afterwards; ``left_by`` the checkpoint whose content
+    these paths had after the operation that is undone, where that can be known.
+    """
+
+    verb: Verb
+    target: Loaded
+    token: str
+    dry_run: bool
+    digest: str | None
+    skip_conflicts: bool
+    head_after: str | None
+    paths: tuple[bytes, ...] | None = None
+    exact: bool = False
+    delete: bool = False
+    undoes: int | None = None
+    left_by: Loaded | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Prepared(NamedTuple):
+    """A request, looked at. ``edited`` are paths that an undo or redo overwrites although they have changed since."""
+
+    request: RestoreRequest
+    scan: ScanResult
+    plan: Plan
+    edited: list[bytes]
+    head_before: str | None
+
+
+def open_root(repo: Repository) -> int:
+    """Open the worktree's own directory; raises DomainError."""
+    try:
+        return os.open(repo.worktree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise from_os_error(error, "open the worktree", repo.worktree) from error
+
+
+def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: Asker) -> Prepared:
+    """Scan and plan; what the safety checkpoint will need goes to ``sink``.
+
+    Raises DomainError where the worktree or the target cannot be known well enough to plan.
+    """
+    scan = repo.scan(sink, cancelled=asker.is_cancelled, progress=asker.progress_of("scan"))
+    if scan.unknown_rules:
+        raise DomainError(
+            "permission_denied",
+            f"cannot read {to_text(scan.unknown_rules[0])}, so what is ignored is not known; nothing was changed",
+            hint="make it readable, then try again",
+            paths=scan.unknown_rules,
+        )
+    root_fd = open_root(repo)
+    try:
+        plan = _plan(repo, request, scan, Disk(root_fd, sink, repo.guard))
+    finally:
+        os.close(root_fd)
+    if request.paths is not None:
+        plan = plan._replace(kept=[path for path in plan.kept if _is_at_or_below(path, request.paths)])
+    plan = _without_lost(plan, repo.objects.__contains__)
+    return Prepared(request, scan, plan, _edited(request, plan), repo.head)
+
+
+def _plan(repo: Repository, request: RestoreRequest, scan: ScanResult, disk: Disk) -> Plan:
+    deltas, staying = _select(request, scan.root, disk)
+    coverage = Coverage(repo.objects, request.target.root, request.target.info)
+    forced = _forced(request)
+
+    def says_absent(path: bytes, is_dir: bool) -> bool:
+        if request.exact or (forced and _is_at_or_below(path, forced)):
+            return True
+        return coverage.says_absent(path, is_dir=is_dir)
+
+    return make_plan(deltas, disk, says_absent, [*_left_alone(scan), *staying])
+
+
+def _select(request: RestoreRequest, current: DirectoryView, disk: Disk) -> tuple[list[Delta], list[bytes]]:
+    """Give what differs in the requested paths, and what must stay although a directory above it should go."""
+    target = request.target
+    if request.paths is None:
+        return list(compare(current, target.root)), []
+    if request.exact:
+        return select_exactly(request.paths, current, target.root, disk.kind)
+    name = target.checkpoint.id[:12]
+    return select_paths(request.paths, current, target.root, name, delete=request.delete, standing=disk.kind), []
+
+
+def _forced(request: RestoreRequest) -> tuple[bytes, ...]:
+    """Give the paths that are deleted because the caller named them, whether the target speaks about them or not."""
+    if not request.delete or request.paths is None:
+        return ()
+    return tuple(path for path in request.paths if find_state(request.target.root, path) is None)
+
+
+def _left_alone(scan: ScanResult) -> list[bytes]:
+    """Give every path on disk that the scan left out; directories that rules leave out end with a slash."""
+    found = [item.path for item in (*scan.skipped, *scan.excluded)]
+    for path, node in iter_nodes(scan.root):
+        start = path + b"/" if path else b""
+        found += [start + name for name in node.ignored]
+    return found
+
+
+def _is_at_or_below(path: bytes, tops: Iterable[bytes]) -> bool:
+    plain = path.rstrip(b"/")
+    return any(plain == one or plain.startswith(one + b"/") for one in tops)
+
+
+def _without_lost(plan: Plan, contains: Callable[[bytes], bool]) -> Plan:
+    """Turn steps whose content is gone from the store into conflicts: missing is not the same as absent.
+
+    What would have made room for such a content stays, too.
+    """
+    gone = {step.path for step in plan.steps if not _can_be_written(step, contains)}
+    if not gone:
+        return plan
+    told = [Exclusion(path, "object_missing", "its content is missing from the store") for path in gone]
+    steps = [step for step in plan.steps if step.path not in gone and not _is_below(step.path, gone)]
+    return plan._replace(steps=steps, conflicts=sorted([*plan.conflicts, *told]))
+
+
+def _can_be_written(step: Step, contains: Callable[[bytes], bool]) -> bool:
+    after = step.after
+    if after is None or after.is_dir or (step.before is not None and step.before.oid == after.oid):
+        return True
+    return contains(after.oid)
+
+
+def _is_below(path: bytes, tops: Collection[bytes]) -> bool:
+    folder = path.rpartition(b"/")[0]
+    while folder:
+        if folder in tops:
+            return True
+        folder = folder.rpartition(b"/")[0]
+    return False
+
+
+def _edited(request: RestoreRequest, plan: Plan) -> list[bytes]:
+    """Give the paths that are no longer as the operation that is undone left them."""
+    if request.left_by is None:
+        return []
+    exact = set(request.paths or ())
+    told = [step for step in plan.steps if step.path in exact or step.before is not None]
+    try:
+        left = {step.path: find_state(request.left_by.root, step.path) for step in told}
+    except DomainError:
+        # No reason not to undo: what it left is only asked for to tell people of it.
+        return []
+    return [step.path for step in told if not same_state(step.before, left[step.path])]

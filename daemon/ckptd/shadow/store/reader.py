@@ -1,0 +1,154 @@
+"""The read-only operations of a store. They share nothing with the writer but what is on disk."""
+
+import base64
+import builtins
+
+from ckpt_protocol import checkpoint as wire
+from ckpt_protocol.structs import Change, CheckpointRecord, Chunk, LeftOut, from_wire, to_wire
+from ckpt_protocol.wirepath import to_text
+from ckptd.errors import DomainError
+from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.scan.exclusion import Exclusion
+from ckptd.shadow.trees.compare import Delta, change_kind, compare, visible
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.tree import EXECUTABLE, LINK
+from ckptd.shadow.trees.view import DirectoryView, Key, find_state, find_view
+
+__all__ = ["StoreReader", "to_changes", "to_left_out"]
+
+
+def to_changes(deltas: list[Delta]) -> list[Change]:
+    """Give the wire form of what differs."""
+    return [
+        Change(path=to_wire(delta.path), change=change_kind(delta), dir=_only_dir(delta)) for delta in visible(deltas)
+    ]
+
+
+def to_left_out(items: list[Exclusion]) -> list[LeftOut]:
+    """Give the wire form of what was left out."""
+    return [item.left_out() for item in items]
+
+
+def _only_dir(delta: Delta) -> bool:
+    return all(state.is_dir for state in (delta.old, delta.new) if state is not None)
+
+
+class StoreReader:
+    """Fulfils the core's Reader for one store folder."""
+
+    def __init__(self, folder: bytes, suspects: set[bytes] | None = None) -> None:
+        self._objects = ObjectStore(folder, suspects)
+        self._lookup = Lookup(self._objects, Refs(folder))
+        self._folder = folder
+        self._cat: tuple[bytes, bytes] | None = None
+
+    def head(self, params: wire.HeadParams) -> wire.HeadResult:
+        """Give head; raises DomainError ``no_checkpoint`` where there is none yet."""
+        head = self._lookup.names().head
+        if head is None:
+            raise DomainError("no_checkpoint", "there is no checkpoint yet", hint="make one with: ckpt save")
+        return wire.HeadResult(id=head)
+
+    def list(self, params: wire.ListParams) -> wire.ListResult:
+        """List newest first. A checkpoint that cannot be read, or not be compared, is counted and passed over."""
+        by_seq = self._lookup.by_seq()
+        tags = self._lookup.tags_by_id()
+        paths = [from_wire(path) for path in params.paths]
+        found: builtins.list[CheckpointRecord] = []
+        damaged = 0
+        for seq in sorted(by_seq, reverse=True):
+            if params.before_seq is not None and seq >= params.before_seq:
+                continue
+            if not self._lookup.is_readable(by_seq[seq]):
+                damaged += 1
+                continue
+            record = self._lookup.load(by_seq[seq]).record(tags.get(by_seq[seq], []))
+            try:
+                matches = self._matches(record, params, paths)
+            except DomainError:
+                damaged += 1
+                continue
+            if matches:
+                if len(found) == params.limit:
+                    return self._listed(found, True, damaged)
+                found.append(record)
+        return self._listed(found, False, damaged)
+
+    def show(self, params: wire.ShowParams) -> wire.ShowResult:
+        """Give a checkpoint and what it changed."""
+        loaded = self._lookup.open(self._lookup.resolve(params.id))
+        base = self._lookup.before(loaded.checkpoint)
+        base_root = self._lookup.open(base).root if base is not None else None
+        tags = self._lookup.tags_by_id().get(loaded.checkpoint.id, [])
+        info = loaded.info
+        return wire.ShowResult(
+            checkpoint=loaded.checkpoint.record(tags),
+            base=base,
+            changes=to_changes(list(compare(base_root, loaded.root))),
+            skipped=to_left_out(info.skipped if info is not None else []),
+            excluded=to_left_out(info.excluded if info is not None else []),
+        )
+
+    def cat(self, params: wire.CatParams) -> wire.CatResult:
+        """Give a piece of a file; raises DomainError where the checkpoint has no file there."""
+        checkpoint_id = self._lookup.resolve(params.id)
+        path = from_wire(params.path)
+        state = self._file_state(checkpoint_id, path)
+        if self._cat is None or self._cat[0] != state.oid:
+            self._cat = (state.oid, self._objects.read(state.oid, b"blob"))
+        data = self._cat[1]
+        piece = data[params.offset : params.offset + params.length]
+        if params.offset + len(piece) >= len(data):
+            self._cat = None
+        return wire.CatResult(
+            data=Chunk(b64=base64.b64encode(piece).decode("ascii")),
+            offset=params.offset,
+            total_bytes=len(data),
+            mode="120000" if state.mode == LINK else "100755" if state.mode == EXECUTABLE else "100644",
+            id=checkpoint_id,
+        )
+
+    def close(self) -> None:
+        """Let go of all files."""
+        self._objects.close()
+
+    def _listed(self, found: builtins.list[CheckpointRecord], more: bool, damaged: int) -> wire.ListResult:
+        return wire.ListResult(checkpoints=found, head=self._lookup.names().head, more=more, damaged=damaged)
+
+    def _matches(self, record: CheckpointRecord, params: wire.ListParams, paths: builtins.list[bytes]) -> bool:
+        if params.kind is not None and record.kind != params.kind:
+            return False
+        if any(record.meta.get(key) != value for key, value in params.meta.items()):
+            return False
+        return not paths or self._changed_any(record, paths)
+
+    def _changed_any(self, record: CheckpointRecord, paths: builtins.list[bytes]) -> bool:
+        loaded = self._lookup.open(record.id)
+        base = self._lookup.before(loaded.checkpoint)
+        before = self._lookup.open(base).root if base is not None else None
+        return any(
+            _content_at(loaded.root, path) != (None if before is None else _content_at(before, path)) for path in paths
+        )
+
+    def _file_state(self, checkpoint_id: str, path: bytes) -> State:
+        state = find_state(self._lookup.open(checkpoint_id).root, path)
+        if state is None:
+            raise DomainError(
+                "path_not_in_checkpoint",
+                f"{to_text(path)} is not in checkpoint {checkpoint_id[:12]}",
+                hint="ckpt ls PATH shows the checkpoints that changed a path",
+                paths=(path,),
+            )
+        if state.is_dir:
+            raise DomainError("not_a_file", f"{to_text(path)} is a directory", paths=(path,))
+        return state
+
+
+def _content_at(root: DirectoryView, path: bytes) -> State | Key | None:
+    state = find_state(root, path)
+    if state is not None and state.is_dir:
+        view = find_view(root, path)
+        return view.key if view is not None else None
+    return state

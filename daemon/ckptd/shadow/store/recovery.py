@@ -1,0 +1,120 @@
+"""Opening a store after whatever happened to the last daemon."""
+
+import logging
+import os
+from typing import Final
+
+import msgspec
+
+from ckpt_protocol.checkpoint import SaveResult
+from ckpt_protocol.structs import from_wire
+from ckptd.errors import DomainError, from_os_error, spelled
+from ckptd.shadow.objects.durable import TEMP_PREFIX as TEMP_FILE
+from ckptd.shadow.objects.pack import TEMP_PREFIX as TEMP_PACK
+from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.record.info import Info
+from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
+from ckptd.shadow.restore.tidy import tidy
+from ckptd.shadow.store.reader import to_left_out
+from ckptd.shadow.trees.view import find_state
+
+__all__ = ["clear_up", "interrupted", "recover", "sweep"]
+
+_logger = logging.getLogger(__name__)
+
+_RESTORES: Final = ("reset", "rollback", "undo", "redo")
+
+
+def sweep(folder: bytes) -> None:
+    """Remove what a killed process left half-written. The data lock is held, so no living one can own it."""
+    try:
+        for path in (b"", b"ckpt", b"objects/pack", b"refs"):
+            _sweep_tree(os.path.join(folder, path), deep=path == b"refs")
+    except OSError as error:
+        raise from_os_error(error, "clean up", folder) from error
+
+
+def _sweep_tree(top: bytes, *, deep: bool) -> None:
+    for path, folders, files in os.walk(top):
+        for name in files:
+            if name.startswith((TEMP_PACK, TEMP_FILE)) or name.endswith(b".lock"):
+                os.unlink(os.path.join(path, name))
+        if not deep:
+            folders.clear()
+
+
+def recover(log: OperationLog, lookup: Lookup, refs: Refs) -> None:
+    """Close the operations that were cut off before they could touch anything, and the saves that were done.
+
+    A save is done when its ref is. A restore whose safety checkpoint has no ref had not begun to write; one that
+    has stays open: its paths may be half written, and undoing it brings back all of them. One without a safety
+    checkpoint had nothing to write.
+    """
+    ids = lookup.ids()
+    for intent in list(log.intents.values()):
+        if intent.n in log.outcomes:
+            continue
+        if intent.verb == "save":
+            if intent.id in ids and intent.tag is not None and intent.tag not in refs.tags():
+                refs.write_tag(intent.tag, intent.id.encode())
+            log.write(_saved(intent, lookup) if intent.id in ids else Outcome(n=intent.n, done=False))
+        elif intent.safety not in ids:
+            log.write(Outcome(n=intent.n, done=False))
+
+
+def interrupted(log: OperationLog) -> Intent | None:
+    """Give the restore that was cut off, if no other restore came after it."""
+    restores = [intent for intent in log.intents.values() if intent.verb in _RESTORES]
+    return restores[-1] if restores and restores[-1].n not in log.outcomes else None
+
+
+def clear_up(intent: Intent, worktree: bytes, lookup: Lookup) -> list[bytes]:
+    """Clear the temporary files of a restore that was cut off; give the paths of what was kept under a visible name.
+
+    A temporary may be what somebody wrote at a path in the last moment, and that no checkpoint holds: only what the
+    safety checkpoint holds goes. A worktree that cannot be looked at is left for the next time.
+    """
+    try:
+        held = _held_before(intent, lookup)
+        root_fd = os.open(worktree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except (DomainError, OSError):
+        return []
+    try:
+        folders = sorted({from_wire(path).rpartition(b"/")[0] for path in intent.paths})
+        return tidy(root_fd, os.fstat(root_fd).st_dev, folders, lambda state: state.oid in held)
+    except DomainError as error:
+        _logger.warning("%s", error)
+        return []
+    finally:
+        os.close(root_fd)
+
+
+def _held_before(intent: Intent, lookup: Lookup) -> set[bytes]:
+    """Give the ids of everything that a restore was about to overwrite or delete."""
+    root = lookup.open(intent.safety or "").root
+    states = (find_state(root, from_wire(path)) for path in intent.paths)
+    return {state.oid for state in states if state is not None}
+
+
+def _saved(intent: Intent, lookup: Lookup) -> Outcome:
+    """Make the answer of a save anew from what it stored."""
+    notes = ["the daemon was stopped before it could answer; the checkpoint was made"]
+    info: Info | None = None
+    complete = False
+    try:
+        loaded = lookup.open(intent.id or "")
+        info, complete = loaded.info, loaded.checkpoint.facts.complete
+    except DomainError as error:
+        notes.append(error.message)
+    result = SaveResult(
+        id=intent.id or "",
+        seq=intent.next_seq - 1,
+        created=True,
+        complete=complete,
+        skipped=to_left_out(info.skipped if info is not None else []),
+        excluded=to_left_out(info.excluded if info is not None else []),
+        files=intent.files,
+        notes=[spelled(note) for note in notes],
+    )
+    return Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result)))

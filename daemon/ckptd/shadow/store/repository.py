@@ -1,0 +1,278 @@
+"""One worktree's store, open: its objects, refs, log and model, and how a checkpoint is made durable."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from ckptd.errors import DomainError
+from ckptd.shadow.ignore.chain import IgnoreChain
+from ckptd.shadow.objects.durable import read_if_there, replace_file
+from ckptd.shadow.objects.merge import merge_packs
+from ckptd.shadow.objects.pack import ObjectSink, PackWriter
+from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.record.checkpoint import format_checkpoint, format_commit, rfc3339
+from ckptd.shadow.record.coverage import outside_rules
+from ckptd.shadow.record.history import History, read_history
+from ckptd.shadow.record.info import Info
+from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.record.message import Facts
+from ckptd.shadow.record.oplog import OperationLog, Outcome
+from ckptd.shadow.scan.basis import BasisMaker
+from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
+from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
+from ckptd.shadow.scan.tracked import read_regular
+from ckptd.shadow.store.metadata import Metadata
+from ckptd.shadow.store.recovery import clear_up, interrupted, recover, sweep
+from ckptd.shadow.store.settings import Overrides, Settings
+from ckptd.shadow.trees.view import Key
+
+__all__ = ["Draft", "Repository"]
+
+# A model is written at once where that is cheap or much has changed; else at most this often.
+_CHEAP_FILES: Final = 5_000
+_MODEL_EVERY_S: Final = 30.0
+_MAX_EXCLUDES_BYTES: Final = 16 * 1024 * 1024
+
+# A look-up costs the number of packs; merging so many takes some ten milliseconds.
+_MANY_PACKS: Final = 50
+
+
+class Draft(NamedTuple):
+    """A checkpoint whose objects are in a pack, durable, and that no ref names yet."""
+
+    id: str
+    seq: int
+    info: bytes | None
+
+
+class Repository:
+    """The state that the operations of one worktree share. Used by one thread at a time."""
+
+    def __init__(
+        self, folder: bytes, metadata: Metadata, settings: Settings, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.folder: Final = folder
+        self.worktree: Final = metadata.path
+        self.settings: Final = settings
+        self.clock: Final = clock
+        sweep(folder)
+        self.objects: Final = ObjectStore(folder)
+        self.refs: Final = Refs(folder)
+        self.lookup: Final = Lookup(self.objects, self.refs)
+        self.log: Final = OperationLog(os.path.join(folder, b"ckpt", b"log"))
+        self._model_path = os.path.join(folder, b"ckpt", b"model")
+        self.guard: Final = _guard(folder)
+        self._outside: tuple[tuple[bytes, ...], bytes | None] = ((), None)
+        self._basis_maker: BasisMaker | None = None
+        self.model: DirNode | None = None
+        self._fingerprint = b""
+        self._written_s = 0.0
+        self._load_model()
+        recover(self.log, self.lookup, self.refs)
+        cut_off = interrupted(self.log)
+        if cut_off is not None:
+            clear_up(cut_off, self.worktree, self.lookup)
+        self._settle_head()
+
+    @property
+    def history(self) -> History:
+        """What can be undone and redone, and head, as the log has them."""
+        return read_history(self.log.intents.values(), self.log.outcomes)
+
+    @property
+    def head(self) -> str | None:
+        """The base of comparison, None while there is no checkpoint."""
+        return self.lookup.names().head
+
+    def scan(
+        self,
+        sink: ObjectSink,
+        *,
+        rehash: bool = False,
+        cancelled: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int], None] = lambda _files, _bytes: None,
+    ) -> ScanResult:
+        """Look at the worktree; nothing of the store changes, and the model stays as it is until adopt()."""
+        self._check_model()
+        own = self.settings.overrides_of(self.worktree)
+        size = self.settings.max_file_bytes if own.max_file_bytes is None else own.max_file_bytes
+        scanner = Scanner(
+            self.worktree,
+            self._rules(own),
+            ScanLimits(size, self.settings.one_file_system, self.guard),
+            clock_ns=lambda: int(self.clock() * 1_000_000_000),
+        )
+        found = scanner.scan(self.model, sink, rehash=rehash, cancelled=cancelled, progress=progress)
+        return found._replace(problems=[*own.notes, *found.problems])
+
+    def _rules(self, own: Overrides) -> BasisMaker:
+        """Give the maker of ignore rules; the same one while the rules from outside the worktree are the same."""
+        outside = (self.settings.exclude if own.exclude is None else own.exclude, _read_excludes(self.settings))
+        if self._basis_maker is None or outside != self._outside:
+            chain = IgnoreChain.root(options=outside[0], global_excludes=outside[1])
+            self._basis_maker = BasisMaker(self.worktree, chain, self.objects)
+            self._outside = outside
+        return self._basis_maker
+
+    def info_of(self, scan: ScanResult, modes: bytes | None) -> Info:
+        """Gather what has to be told beside a tree that came from a scan."""
+        rules = outside_rules(scan.root, *self._outside)
+        return Info(scan.skipped, scan.excluded, rules, modes)
+
+    def draft(
+        self,
+        pack: PackWriter,
+        key: Key,
+        info_tree: bytes | None,
+        text: str | None,
+        *,
+        kind: str,
+        complete: bool,
+        client: str,
+        meta: dict[str, str],
+    ) -> Draft:
+        """Write a checkpoint's commits into the pack and make the pack durable.
+
+        Raises DomainError where the disk refuses; then nothing has come of it.
+        """
+        seq = self._next_seq()
+        now = int(self.clock())
+        info = None
+        if info_tree is not None:
+            message = f"info of checkpoint {seq}\n".encode()
+            info = pack.add(b"commit", format_commit(info_tree, now, message))
+        facts = Facts(
+            seq=seq,
+            kind=kind,
+            base=self.head,
+            complete=complete,
+            info=info.hex() if info is not None else None,
+            client=client,
+            meta=meta,
+        )
+        commit = pack.add(b"commit", format_checkpoint(key[0], now, text, facts))
+        self.seal(pack)
+        return Draft(commit.hex(), seq, info)
+
+    def seal(self, pack: PackWriter) -> None:
+        """Make a pack durable and count its objects as there."""
+        oids = pack.oids
+        if pack.finish() is not None:
+            self.objects.trust(oids)
+        self._fingerprint = self.objects.fingerprint()
+
+    def publish(self, draft: Draft) -> None:
+        """Give a draft its refs, durably: from here on it is a checkpoint."""
+        info = draft.info.hex().encode() if draft.info is not None else None
+        self.refs.write_checkpoint(draft.seq, draft.id.encode(), info)
+
+    def withdraw(self, draft: Draft, number: int) -> None:
+        """Undo what publish() did of a draft and give up its operation, as far as the disk lets us.
+
+        What it does not let us do now, opening the store does.
+        """
+        try:
+            self.refs.withdraw_checkpoint(draft.seq)
+            self.log.write(Outcome(n=number, done=False), durable=False)
+        except DomainError:
+            return
+
+    def set_head(self, checkpoint_id: str | None) -> None:
+        """Point HEAD to what the log says is head."""
+        self.refs.write_head(checkpoint_id.encode() if checkpoint_id is not None else None)
+
+    def now(self) -> str:
+        """The time, as the log has it."""
+        return rfc3339(int(self.clock()))
+
+    def adopt(self, root: DirNode) -> None:
+        """Take a scan's result, whose objects are durable, as the model; write it to disk when that is due."""
+        before, self.model = self.model, root
+        due = before is None or root.files_below <= _CHEAP_FILES or self.clock() - self._written_s > _MODEL_EVERY_S
+        if root is not before and due:
+            self.write_model()
+
+    def keep_house(self) -> None:
+        """Merge the packs of many saves into one; what the disk refuses is tried again by a later save."""
+        if self.objects.pack_count < _MANY_PACKS:
+            return
+        try:
+            merge_packs(self.objects.pack_dir, at_least=_MANY_PACKS)
+        except DomainError:
+            return
+        # The same objects lie in other packs now: the model still stands on firm ground.
+        self._fingerprint = self.objects.fingerprint()
+        self.write_model()
+
+    def write_model(self) -> None:
+        """Write the model to disk. It can be derived, so a disk that refuses is no reason to fail."""
+        if self.model is None:
+            return
+        try:
+            replace_file(self._model_path, dump_model(self.model, self._fingerprint), durable=False)
+        except DomainError:
+            return
+        self._written_s = self.clock()
+
+    def close(self) -> None:
+        """Write what is worth keeping and let go of all files."""
+        self.write_model()
+        self.objects.close()
+        self.log.close()
+
+    def _next_seq(self) -> int:
+        return max(self.log.next_seq, max(self.refs.checkpoint_names(), default=0) + 1)
+
+    def _load_model(self) -> None:
+        self._fingerprint = self.objects.fingerprint()
+        data = read_if_there(self._model_path)
+        loaded = load_model(data) if data is not None else None
+        if loaded is not None:
+            root, fingerprint = loaded
+            self.model = root if fingerprint == self._fingerprint else without_lost(root, self.objects.__contains__)
+
+    def _check_model(self) -> None:
+        """Drop from the model what rests on objects that are gone: packs removed by hand, objects found bad."""
+        fingerprint = self.objects.fingerprint()
+        if self.model is not None and (fingerprint != self._fingerprint or self.objects.suspects):
+            self.model = without_lost(self.model, self.objects.__contains__)
+        self._fingerprint = fingerprint
+
+    def _settle_head(self) -> None:
+        """Set HEAD from the log; where that says nothing usable, to the newest manual or automatic checkpoint.
+
+        A HEAD that is a checkpoint later than all that the log knows of is right: the log has lost its end.
+        """
+        by_seq = self.lookup.by_seq()
+        seqs = {one: seq for seq, one in by_seq.items()}
+        here, wanted = self.lookup.head(), self.history.head
+        if here in seqs and (wanted not in seqs or seqs[here] >= self.log.next_seq):
+            wanted = here
+        elif wanted not in seqs:
+            wanted = self._newest(by_seq)
+        if wanted != here:
+            self.set_head(wanted)
+
+    def _newest(self, by_seq: Mapping[int, str]) -> str | None:
+        for seq in sorted(by_seq, reverse=True):
+            one = by_seq[seq]
+            if self.lookup.is_readable(one) and self.lookup.load(one).facts.kind != "safety":
+                return one
+        return None
+
+
+def _guard(folder: bytes) -> frozenset[tuple[int, int]]:
+    """Tell stores by device and inode: a worktree may hold the checkpoint directory, under any name."""
+    found = os.stat(os.path.dirname(folder))
+    return frozenset({(found.st_dev, found.st_ino)})
+
+
+def _read_excludes(settings: Settings) -> bytes | None:
+    if settings.git_excludes_path is None:
+        return None
+    try:
+        return read_regular(settings.git_excludes_path, _MAX_EXCLUDES_BYTES)
+    except OSError:
+        return None

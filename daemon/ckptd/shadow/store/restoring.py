@@ -1,0 +1,349 @@
+"""Restores: reset, rollback, undo and redo are one mechanism.
+
+Plan, safety checkpoint, record, write, sync, record. The safety checkpoint and the intent are durable before the first
+write; the intent names the safety checkpoint and all paths, so that a restore that is cut off can be undone.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from ckpt_protocol.checkpoint import RestoreParams, RestoreResult, StepParams
+from ckpt_protocol.structs import from_wire, to_wire
+from ckpt_protocol.wirepath import to_text
+from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.pack import HashOnly, PackWriter
+from ckptd.shadow.record.info import write_info_tree
+from ckptd.shadow.record.lookup import Loaded
+from ckptd.shadow.record.oplog import Intent, Outcome, Verb
+from ckptd.shadow.restore.writer import Outcome as Written
+from ckptd.shadow.restore.writer import RestoreWriter, sync
+from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_planned
+from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.preparing import Prepared, RestoreRequest, open_root, prepare
+from ckptd.shadow.store.repository import Draft, Repository
+from ckptd.shadow.trees.compare import compare, same_state
+from ckptd.shadow.trees.graft import graft
+from ckptd.shadow.trees.step import Step
+from ckptd.shadow.trees.view import find_state
+
+__all__ = ["Restorer"]
+
+# Permission bits are recorded with each checkpoint; this is for one whose record is lost.
+_UMASK: Final = 0o022
+
+
+class _NotHeldError(DomainError):
+    """The safety checkpoint cannot be trusted to hold what is going to be overwritten."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__("store_damaged", f"the safety checkpoint cannot be read back, so nothing was changed: {why}")
+
+
+class Restorer:
+    """Writes checkpoints back into one worktree."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repo = repository
+
+    def restore(self, params: RestoreParams, asker: Asker) -> RestoreResult:
+        """Restore the whole tree or some paths; errors as the protocol's table has them, before the first write."""
+        answered = self._answered(params.token)
+        if answered is not None:
+            return answered
+        target = self._repo.lookup.open(self._repo.lookup.resolve(params.id or "HEAD"))
+        paths = None if params.paths is None else tuple(sorted({from_wire(path) for path in params.paths}))
+        request = RestoreRequest(
+            verb="reset" if paths is None else "rollback",
+            target=target,
+            token=params.token,
+            dry_run=params.dry_run,
+            digest=params.digest,
+            skip_conflicts=params.skip_conflicts,
+            head_after=target.checkpoint.id if paths is None else self._repo.head,
+            paths=paths,
+            delete=params.delete,
+            notes=tuple(self._notes(target, params)),
+        )
+        if params.recreate and not params.dry_run:
+            self._recreate()
+        return self._run(request, asker)
+
+    def undo(self, params: StepParams, asker: Asker) -> RestoreResult:
+        """Reverse the newest restore that is not undone, over exactly its paths."""
+        answered = self._answered(params.token)
+        if answered is not None:
+            return answered
+        number = self._begun(params.token, "undo")
+        if number is not None:
+            return self._reverse("undo", number, params, asker)
+        undoable = self._repo.history.undoable
+        if not undoable:
+            raise self._nothing_to_undo(asker)
+        return self._reverse("undo", undoable[-1], params, asker)
+
+    def redo(self, params: StepParams, asker: Asker) -> RestoreResult:
+        """Reverse the newest undo."""
+        answered = self._answered(params.token)
+        if answered is not None:
+            return answered
+        number = self._begun(params.token, "redo")
+        if number is not None:
+            return self._reverse("redo", number, params, asker)
+        redoable = self._repo.history.redoable
+        if not redoable:
+            raise DomainError("nothing_to_redo", "there is no undo to take back")
+        return self._reverse("redo", redoable[-1], params, asker)
+
+    def _answered(self, token: str) -> RestoreResult | None:
+        outcome = self._repo.log.answered(token)
+        return msgspec.json.decode(outcome.result, type=RestoreResult) if outcome is not None else None
+
+    def _begun(self, token: str, verb: Verb) -> int | None:
+        """Give what a step that was cut off was reversing: retried, it reverses the same, not what lies before it."""
+        intent = self._repo.log.unanswered(token)
+        return intent.undoes if intent is not None and intent.verb == verb else None
+
+    def _notes(self, target: Loaded, params: RestoreParams) -> Iterable[str]:
+        if target.info is None:
+            yield "what this checkpoint left out is no longer known, so nothing that it lacks is deleted"
+        if params.id is None and target.checkpoint.facts.kind == "auto":
+            yield "head is an autosave; ckpt ls --kind manual shows the checkpoints that you made"
+
+    def _recreate(self) -> None:
+        try:
+            os.makedirs(self._repo.worktree, exist_ok=True)
+        except OSError as error:
+            raise from_os_error(error, "make the worktree", self._repo.worktree) from error
+
+    def _reverse(self, verb: Verb, number: int, params: StepParams, asker: Asker) -> RestoreResult:
+        repo = self._repo
+        done = repo.log.intents[number]
+        head_after = repo.head
+        if done.before != done.after and done.before in repo.lookup.ids():
+            head_after = done.before
+        if done.safety is None:
+            return self._move_head(verb, number, head_after, params, asker)
+        outcome = repo.log.outcomes.get(number)
+        changed = done.paths if outcome is None or outcome.paths is None else outcome.paths
+        request = RestoreRequest(
+            verb=verb,
+            target=repo.lookup.open(done.safety),
+            token=params.token,
+            dry_run=params.dry_run,
+            digest=params.digest,
+            skip_conflicts=params.skip_conflicts,
+            head_after=head_after,
+            paths=tuple(sorted(from_wire(path) for path in changed)),
+            exact=True,
+            undoes=number,
+            left_by=self._left_by(done),
+        )
+        return self._run(request, asker)
+
+    def _move_head(
+        self, verb: Verb, number: int, head_after: str | None, params: StepParams, asker: Asker
+    ) -> RestoreResult:
+        """Reverse a reset that changed no file: head is all there is to bring back."""
+        result = answer_head_moved(head_after, dry_run=params.dry_run)
+        if not params.dry_run:
+            intent = self._intent(verb, params.token, asker, undoes=number, after=head_after)
+            self._repo.log.write(intent)
+            self._conclude(intent, result, None)
+        return result
+
+    def _left_by(self, done: Intent) -> Loaded | None:
+        """Give what an operation wrote; it only serves to tell what has been edited since, so it may be gone."""
+        try:
+            return self._repo.lookup.open(done.target) if done.target is not None else None
+        except DomainError:
+            return None
+
+    def _nothing_to_undo(self, asker: Asker) -> DomainError:
+        repo = self._repo
+        head = repo.head
+        if head is None:
+            return DomainError("nothing_to_undo", "no restore has been made, and there is no checkpoint yet")
+        scan = repo.scan(HashOnly(), cancelled=asker.is_cancelled)
+        count = sum(1 for _ in compare(repo.lookup.open(head).root, scan.root))
+        return DomainError(
+            "nothing_to_undo",
+            f"no restore has been made that is not undone; {count} paths differ from the last checkpoint",
+            hint=f"to go back to it: ckpt reset {head[:12]}" if count else None,
+        )
+
+    def _run(self, request: RestoreRequest, asker: Asker) -> RestoreResult:
+        if request.dry_run:
+            return answer_planned(prepare(self._repo, request, HashOnly(), asker))
+        try:
+            return self._attempt(request, asker)
+        except _NotHeldError:
+            # What could not be read back counts as missing now, so that another scan stores it anew.
+            return self._attempt(request, asker)
+
+    def _attempt(self, request: RestoreRequest, asker: Asker) -> RestoreResult:
+        pack = self._repo.objects.writer()
+        try:
+            prepared = prepare(self._repo, request, pack, asker)
+            self._refuse(prepared)
+            if not prepared.plan.steps:
+                return self._do_nothing(prepared, asker)
+            return self._write(prepared, pack, asker)
+        finally:
+            pack.abort()
+
+    def _refuse(self, prepared: Prepared) -> None:
+        """Stop before anything is written: another plan than the caller's, or conflicts."""
+        request, plan = prepared.request, prepared.plan
+        if request.digest is not None and request.digest != plan.digest:
+            raise DomainError(
+                "plan_changed",
+                "the worktree has changed since the plan was made; nothing was changed",
+                hint="look at the new plan (--dry-run), then try again",
+            )
+        if plan.conflicts and not request.skip_conflicts:
+            shown = ", ".join(f"{to_text(item.path)} ({item.reason})" for item in plan.conflicts[:3])
+            raise DomainError(
+                "conflicts",
+                f"{len(plan.conflicts)} paths cannot be restored without loss: {shown}; nothing was changed",
+                hint="move them away, or restore the rest with --skip-conflicts",
+                paths=[item.path for item in plan.conflicts],
+            )
+
+    def _do_nothing(self, prepared: Prepared, asker: Asker) -> RestoreResult:
+        """Record a restore that has no file to change: it makes no safety checkpoint, but a reset moves head."""
+        request = prepared.request
+        result = answer_planned(prepared)
+        intent = self._intent(
+            request.verb,
+            request.token,
+            asker,
+            undoes=request.undoes,
+            after=request.head_after,
+            target=request.target.checkpoint.id,
+        )
+        self._repo.log.write(intent)
+        self._conclude(intent, result, [])
+        return result
+
+    def _write(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> RestoreResult:
+        request, steps = prepared.request, prepared.plan.steps
+        fresh = pack.oids
+        draft = self._make_safety(prepared, pack, asker)
+        self._read_back(draft.id, steps, fresh)
+        intent = self._intent(
+            request.verb,
+            request.token,
+            asker,
+            undoes=request.undoes,
+            after=request.head_after,
+            target=request.target.checkpoint.id,
+            safety=draft.id,
+            next_seq=draft.seq + 1,
+            paths=[step.path for step in steps],
+        )
+        self._begin(intent, draft)
+        written = self._carry_out(steps, asker)
+        result = answer_done(prepared, draft.id, written)
+        self._conclude(intent, result, [*written.written, *written.deleted])
+        return result
+
+    def _make_safety(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> Draft:
+        repo, request, scan = self._repo, prepared.request, prepared.scan
+        key = graft(scan.root, prepared.plan.captured, pack)
+        draft = repo.draft(
+            pack,
+            key,
+            write_info_tree(pack, repo.info_of(scan, key[1])),
+            f"before {request.verb} to {request.target.checkpoint.id[:12]}",
+            kind="safety",
+            complete=not scan.skipped,
+            client=asker.client,
+            meta={},
+        )
+        repo.adopt(scan.root)
+        return draft
+
+    def _read_back(self, safety: str, steps: list[Step], fresh: set[bytes]) -> None:
+        """Make sure that the safety checkpoint holds whatever is going to be overwritten or deleted.
+
+        What the scan took for known may rest on a pack that has gone bad since. ``fresh`` has just been written.
+        """
+        objects = self._repo.objects
+        try:
+            root = self._repo.lookup.open(safety).root
+            for path, before, _ in steps:
+                if before is None:
+                    continue
+                if not same_state(before, find_state(root, path)):
+                    raise _NotHeldError(f"{to_text(path)} is not in the safety checkpoint")
+                if not before.is_dir and before.oid not in fresh:
+                    objects.read(before.oid, b"blob")
+        except _NotHeldError:
+            raise
+        except DomainError as error:
+            raise _NotHeldError(error.message) from error
+
+    def _begin(self, intent: Intent, draft: Draft) -> None:
+        """Make it durable what is about to be written, and the safety checkpoint; else nothing of either holds."""
+        self._repo.log.write(intent)
+        try:
+            self._repo.publish(draft)
+        except DomainError:
+            self._repo.withdraw(draft, intent.n)
+            raise
+
+    def _carry_out(self, steps: list[Step], asker: Asker) -> Written:
+        root_fd = open_root(self._repo)
+        try:
+            writer = RestoreWriter(
+                root_fd,
+                self._repo.objects,
+                umask=_UMASK,
+                root_dev=os.fstat(root_fd).st_dev,
+                cancelled=asker.is_cancelled,
+                hooks=self._repo.settings.hooks,
+            )
+            written = writer.run(steps)
+            sync(root_fd)
+            return written
+        finally:
+            os.close(root_fd)
+
+    def _conclude(self, intent: Intent, result: RestoreResult, paths: list[bytes] | None) -> None:
+        changed = None if paths is None else [to_wire(path) for path in sorted(paths)]
+        outcome = Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result)), paths=changed)
+        self._repo.log.write(outcome)
+        self._repo.set_head(intent.after)
+
+    def _intent(
+        self,
+        verb: Verb,
+        token: str,
+        asker: Asker,
+        *,
+        after: str | None,
+        undoes: int | None = None,
+        target: str | None = None,
+        safety: str | None = None,
+        next_seq: int | None = None,
+        paths: Iterable[bytes] = (),
+    ) -> Intent:
+        repo = self._repo
+        return Intent(
+            n=repo.log.next_number,
+            verb=verb,
+            time=repo.now(),
+            token=token,
+            client=asker.client,
+            session=asker.session,
+            next_seq=repo.log.next_seq if next_seq is None else next_seq,
+            before=repo.head,
+            after=after,
+            target=target,
+            safety=safety,
+            undoes=undoes,
+            paths=[to_wire(path) for path in paths],
+        )

@@ -1,0 +1,225 @@
+"""The save: look, write what is new, commit, and answer when it is durable."""
+
+from typing import Final
+
+import msgspec
+
+from ckpt_protocol.checkpoint import SaveParams, SaveResult
+from ckpt_protocol.wirepath import to_text
+from ckptd.errors import DomainError, spelled
+from ckptd.shadow.objects.blob import EMPTY_TREE
+from ckptd.shadow.objects.pack import PackWriter
+from ckptd.shadow.record.checkpoint import load_info
+from ckptd.shadow.record.info import Info, write_info_tree
+from ckptd.shadow.record.message import check_text
+from ckptd.shadow.record.oplog import Intent, Outcome
+from ckptd.shadow.record.resolve import check_tag
+from ckptd.shadow.scan.model import DirNode
+from ckptd.shadow.scan.scanner import ScanResult
+from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.reader import to_left_out
+from ckptd.shadow.store.repository import Repository
+
+__all__ = ["Saver"]
+
+_MAX_META_BYTES: Final = 64 * 1024
+
+
+class Saver:
+    """Makes manual and automatic checkpoints of one worktree."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repo = repository
+
+    def save(self, params: SaveParams, asker: Asker) -> SaveResult:
+        """Make a checkpoint, or give head where nothing has changed.
+
+        Raises DomainError: ``bad_message``, ``bad_tag``, ``bad_option``, ``tag_exists``, ``worktree_missing``,
+        ``worktree_empty``, ``cancelled``, and storage errors; then no checkpoint has come of it.
+        """
+        text = check_text(params.message)
+        _check_meta(params.meta)
+        answered = self._repo.log.answered(params.token, "save")
+        if answered is not None:
+            return msgspec.json.decode(answered.result, type=SaveResult)
+        if params.tag is not None:
+            self._check_tag(params.tag, self._repo.head)
+        pack = self._repo.objects.writer()
+        try:
+            return self._scan_and_save(params, text, pack, asker)
+        finally:
+            pack.abort()
+
+    def _scan_and_save(self, params: SaveParams, text: str | None, pack: PackWriter, asker: Asker) -> SaveResult:
+        scan = self._repo.scan(
+            pack, rehash=params.rehash, cancelled=asker.is_cancelled, progress=asker.progress_of("scan")
+        )
+        dropped = self._dropped_by_rules(scan.root)
+        self._refuse_sudden_emptiness(scan, force=params.force or bool(dropped))
+        info = self._repo.info_of(scan, scan.root.modes)
+        info_tree = write_info_tree(pack, info)
+        notes = [*scan.problems, *dropped]
+        head = self._repo.head
+        if head is not None and not params.meta and self._is_unchanged(head, params.kind, scan.root.tree, info):
+            self._repo.seal(pack)
+            self._repo.adopt(scan.root)
+            return self._unchanged(head, params, text, scan, notes)
+        if params.tag is not None:
+            # A tag that head has already is one that this very request may have set; on a new checkpoint it is not.
+            self._check_tag(params.tag, None)
+        return self._create(params, text, pack, info_tree, scan, notes, asker)
+
+    def _create(
+        self,
+        params: SaveParams,
+        text: str | None,
+        pack: PackWriter,
+        info_tree: bytes | None,
+        scan: ScanResult,
+        notes: list[str],
+        asker: Asker,
+    ) -> SaveResult:
+        repo = self._repo
+        draft = repo.draft(
+            pack,
+            scan.root.key,
+            info_tree,
+            text,
+            kind=params.kind,
+            complete=not scan.skipped,
+            client=asker.client,
+            meta=params.meta,
+        )
+        intent = Intent(
+            n=repo.log.next_number,
+            verb="save",
+            time=repo.now(),
+            token=params.token,
+            client=asker.client,
+            session=asker.session,
+            next_seq=draft.seq + 1,
+            before=repo.head,
+            after=draft.id,
+            id=draft.id,
+            tag=params.tag,
+            files=scan.root.files_below,
+        )
+        repo.log.write(intent)
+        result = _result(draft.id, draft.seq, True, scan, notes)
+        try:
+            repo.publish(draft)
+            if params.tag is not None:
+                repo.refs.write_tag(params.tag, draft.id.encode())
+            # The ref is durable; an outcome that a crash loses is found out again from it.
+            repo.log.write(Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result))), durable=False)
+        except DomainError:
+            repo.withdraw(draft, intent.n)
+            raise
+        repo.set_head(draft.id)
+        repo.adopt(scan.root)
+        repo.keep_house()
+        return result
+
+    def _unchanged(
+        self, head: str, params: SaveParams, text: str | None, scan: ScanResult, notes: list[str]
+    ) -> SaveResult:
+        if params.tag is not None:
+            self._repo.refs.write_tag(params.tag, head.encode())
+        if text is not None and text != self._repo.lookup.load(head).text:
+            notes = [*notes, f"nothing has changed since {head[:12]}, so the message was not used"]
+        return _result(head, self._repo.lookup.load(head).facts.seq, False, scan, notes)
+
+    def _is_unchanged(self, head: str, kind: str, tree: bytes, info: Info) -> bool:
+        if not self._repo.lookup.is_readable(head):
+            return False
+        checkpoint = self._repo.lookup.load(head)
+        if checkpoint.tree != tree or (kind == "manual" and checkpoint.facts.kind != "manual"):
+            return False
+        before = load_info(self._repo.objects, checkpoint)
+        return before is not None and _without_details(before) == _without_details(info)
+
+    def _check_tag(self, name: str, allowed: str | None) -> None:
+        """Refuse a name that is no tag's, is taken (but by ``allowed``), or is a folder of other tags' names."""
+        check_tag(name)
+        for other, oid in self._repo.refs.tags().items():
+            if other == name and oid.decode("ascii") == allowed:
+                continue
+            if other == name or other.startswith(name + "/") or name.startswith(other + "/"):
+                raise DomainError("tag_exists", f"there is a tag {other} already", hint="choose another name")
+
+    def _refuse_sudden_emptiness(self, scan: ScanResult, *, force: bool) -> None:
+        """A worktree that had files and has none was more likely unmounted or wrecked than finished."""
+        head = self._repo.head
+        if force or scan.root.files_below or scan.root.children or scan.skipped or head is None:
+            return
+        if self._repo.lookup.is_readable(head) and self._repo.lookup.load(head).tree != EMPTY_TREE:
+            raise DomainError(
+                "worktree_empty",
+                f"{to_text(self._repo.worktree)} is suddenly empty",
+                hint="ckpt reset brings everything back; ckpt save --force saves it empty",
+                paths=(self._repo.worktree,),
+            )
+
+    def _dropped_by_rules(self, root: DirNode) -> list[str]:
+        """Say it if rules now leave out most of what the last scan saw."""
+        old = self._repo.model
+        if old is None or old is root:
+            return []
+        dropped = 0
+        for path, count in _newly_ignored(old, root):
+            dropped += count
+            last = path
+        if dropped * 2 <= old.files_below:
+            return []
+        return [f"ignore rules now leave out {dropped} of {old.files_below} files, such as {to_text(last)}"]
+
+
+def _without_details(info: Info) -> Info:
+    """Leave out what is there for people alone, such as the size of a log that grows and is too large anyway."""
+    return info._replace(
+        skipped=[item._replace(detail=None) for item in info.skipped],
+        excluded=[item._replace(detail=None) for item in info.excluded],
+    )
+
+
+def _newly_ignored(old: DirNode, new: DirNode) -> list[tuple[bytes, int]]:
+    """Give the paths that were saved and are ignored now, and how many files each stands for."""
+    found: list[tuple[bytes, int]] = []
+    stack = [(b"", old, new)]
+    while stack:
+        path, before, after = stack.pop()
+        start = path + b"/" if path else b""
+        for name in after.ignored:
+            plain = name.rstrip(b"/")
+            if plain in before.children and plain not in after.children:
+                found.append((start + name, before.children[plain].files_below))
+            elif plain in before.entries:
+                found.append((start + name, 1))
+        stack.extend(
+            (start + name, before.children[name], child)
+            for name, child in after.children.items()
+            if name in before.children and before.children[name] is not child
+        )
+    return found
+
+
+def _check_meta(meta: dict[str, str]) -> None:
+    try:
+        size = sum(len(key.encode()) + len(value.encode()) for key, value in meta.items())
+    except UnicodeEncodeError as error:
+        raise DomainError("bad_option", "metadata must be valid Unicode text") from error
+    if size > _MAX_META_BYTES:
+        raise DomainError("bad_option", f"metadata of more than {_MAX_META_BYTES} bytes")
+
+
+def _result(checkpoint_id: str, seq: int, created: bool, scan: ScanResult, notes: list[str]) -> SaveResult:
+    return SaveResult(
+        id=checkpoint_id,
+        seq=seq,
+        created=created,
+        complete=not scan.skipped,
+        skipped=to_left_out(scan.skipped),
+        excluded=to_left_out(scan.excluded),
+        files=scan.root.files_below,
+        notes=[spelled(note) for note in notes],
+    )

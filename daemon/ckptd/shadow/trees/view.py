@@ -1,0 +1,156 @@
+"""Directories as restores and comparisons see them, whether of a checkpoint or of the worktree."""
+
+from typing import Final, Protocol
+
+from ckptd.errors import DomainError
+from ckptd.shadow.objects.blob import EMPTY_TREE
+from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.trees.modes import DEFAULTS, OWN_NAME, child_name, parse_exceptions
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, parse_tree
+
+__all__ = ["DirectoryView", "StoredTree", "find_state", "find_view"]
+
+Key = tuple[bytes, bytes | None]
+"""A tree id, and the id of its tree of permission exceptions (empty: not recorded; None: no exceptions)."""
+
+UNRECORDED: Final = b""
+
+
+class DirectoryView(Protocol):
+    """One directory: what it holds, and a key that is equal only for equal content."""
+
+    @property
+    def key(self) -> Key:
+        """Content and permission bits of everything below, as ids."""
+        ...
+
+    def files(self) -> dict[bytes, State]:
+        """Give files and links by name."""
+        ...
+
+    def dirs(self) -> "dict[bytes, DirectoryView]":
+        """Give directories by name."""
+        ...
+
+    def state(self) -> State:
+        """Give the directory's own state."""
+        ...
+
+    def file(self, name: bytes) -> State | None:
+        """Give one file or link, without looking at the others."""
+        ...
+
+    def dir(self, name: bytes) -> "DirectoryView | None":
+        """Give one directory, without looking at the others."""
+        ...
+
+
+class StoredTree:
+    """A directory of a checkpoint; trees are read when they are looked into.
+
+    ``modes`` is the id of its permission exceptions: None for none, UNRECORDED where nobody knows (every State
+    then has no permission bits).
+    """
+
+    __slots__ = ("_children", "_entries", "_exceptions", "_modes", "_objects", "_oid", "_perm")
+
+    def __init__(self, objects: ObjectStore, oid: bytes, modes: bytes | None, perm: int | None = None) -> None:
+        self._objects = objects
+        self._oid = oid
+        self._modes = modes
+        self._perm = perm
+        self._entries: dict[bytes, TreeEntry] | None = None
+        self._children: dict[bytes, StoredTree] = {}
+        self._exceptions: tuple[dict[bytes, int], dict[bytes, bytes]] | None = None
+
+    @property
+    def key(self) -> Key:
+        """The two ids."""
+        return self._oid, self._modes
+
+    def state(self) -> State:
+        """A directory with its recorded bits."""
+        return State(DIRECTORY, b"", self._perm)
+
+    def files(self) -> dict[bytes, State]:
+        """Files and links with their recorded bits."""
+        return {name: self._file(name, entry) for name, entry in self._read().items() if entry.mode != DIRECTORY}
+
+    def dirs(self) -> dict[bytes, DirectoryView]:
+        """Directories, not yet read."""
+        return {name: self._dir(name, entry) for name, entry in self._read().items() if entry.mode == DIRECTORY}
+
+    def file(self, name: bytes) -> State | None:
+        """One file or link with its recorded bits."""
+        entry = self._read().get(name)
+        return None if entry is None or entry.mode == DIRECTORY else self._file(name, entry)
+
+    def dir(self, name: bytes) -> DirectoryView | None:
+        """One directory, not yet read."""
+        entry = self._read().get(name)
+        return None if entry is None or entry.mode != DIRECTORY else self._dir(name, entry)
+
+    def _file(self, name: bytes, entry: TreeEntry) -> State:
+        return State(entry.mode, entry.oid, self._perm_of(entry.mode, name))
+
+    def _dir(self, name: bytes, entry: TreeEntry) -> "StoredTree":
+        found = self._children.get(name)
+        if found is None:
+            modes = UNRECORDED if self._modes == UNRECORDED else self._read_modes()[1].get(name)
+            found = StoredTree(self._objects, entry.oid, modes, self._perm_of(DIRECTORY, name))
+            self._children[name] = found
+        return found
+
+    def _perm_of(self, mode: int, name: bytes) -> int | None:
+        if self._modes == UNRECORDED:
+            return None
+        recorded = self._read_modes()[0].get(name)
+        return recorded if recorded is not None else DEFAULTS.get(mode)
+
+    def _read(self) -> dict[bytes, TreeEntry]:
+        if self._entries is None:
+            # The empty tree is known to git without being stored.
+            data = b"" if self._oid == EMPTY_TREE else self._objects.read(self._oid, b"tree")
+            self._entries = parse_tree(data)
+        return self._entries
+
+    def _read_modes(self) -> tuple[dict[bytes, int], dict[bytes, bytes]]:
+        if self._exceptions is None:
+            self._exceptions = ({}, {}) if not self._modes else self._load_modes(self._modes)
+        return self._exceptions
+
+    def _load_modes(self, oid: bytes) -> tuple[dict[bytes, int], dict[bytes, bytes]]:
+        entries = parse_tree(self._objects.read(oid, b"tree"))
+        own = entries.pop(OWN_NAME, None)
+        perms = {} if own is None else parse_exceptions(self._objects.read(own.oid, b"blob"))
+        children = {name[len(child_name(b"")) :]: entry.oid for name, entry in entries.items()}
+        return perms, children
+
+
+def find_view(root: DirectoryView, path: bytes) -> DirectoryView | None:
+    """Give the directory at a path (empty: the root), or None."""
+    view: DirectoryView | None = root
+    for name in path.split(b"/") if path else ():
+        if view is None:
+            return None
+        view = view.dir(name)
+    return view
+
+
+def find_state(root: DirectoryView, path: bytes) -> State | None:
+    """Give what stands at a path, or None.
+
+    Raises DomainError ``store_damaged`` or ``object_missing`` where it cannot be known: never taken for nothing.
+    """
+    if not path:
+        raise DomainError("bad_path", "the worktree itself is not one of its paths")
+    folder, _, name = path.rpartition(b"/")
+    view = find_view(root, folder)
+    if view is None:
+        return None
+    found = view.file(name)
+    if found is not None:
+        return found
+    child = view.dir(name)
+    return None if child is None else child.state()
