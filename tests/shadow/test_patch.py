@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
+from ckptd.shadow.patch import hunks
 from ckptd.shadow.patch.base85 import decode_lines, deflated_section
 from ckptd.shadow.patch.rename import find_renames
-from ckptd.shadow.patch.render import Pair, Side, hunks, render_name_status, render_patch, render_stat
+from ckptd.shadow.patch.render import Pair, Side, render_name_status, render_patch, render_stat
 from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
 from support.git_trees import Files, GitTrees, pairs_of, side
 
