@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir, read_if_there, replace_file
 
-__all__ = ["CHECKPOINTS", "INFOS", "TAGS", "Refs", "seq_name"]
+__all__ = ["CHECKPOINTS", "COPIES", "INFOS", "TAGS", "Refs", "seq_name"]
 
 CHECKPOINTS: Final = b"refs/checkpoints/"
 INFOS: Final = b"refs/ckpt-info/"
 TAGS: Final = b"refs/tags/"
+COPIES: Final = b"refs/ckpt-legacy/"
 
 _ID: Final = re.compile(rb"[0-9a-f]{40}")
 _SETTLED_NS: Final = 2_000_000_000
@@ -89,6 +90,18 @@ class Refs:
     def write_tag(self, name: str, commit: bytes) -> None:
         """Point a tag to a commit."""
         self._write(TAGS + name.encode("utf-8"), commit)
+
+    def copies(self) -> dict[str, bytes]:
+        """Give the old ids of the checkpoints of 0.3.6 that were copied, and the ids of their copies."""
+        return {name.decode("ascii", "replace"): oid for name, oid in self._under(COPIES).items()}
+
+    def write_copy(self, old: str, commit: bytes) -> None:
+        """Note under which id a checkpoint of 0.3.6 was copied."""
+        self._write(COPIES + old.encode("ascii"), commit)
+
+    def everything(self) -> dict[bytes, bytes]:
+        """Give all refs by their full names, whoever made them."""
+        return {b"refs/" + name: oid for name, oid in self._under(b"refs/").items()}
 
     def head(self) -> bytes | None:
         """Give the id in HEAD, None while there is none."""

@@ -10,7 +10,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Protocol
 
 import pygit2
 
@@ -19,7 +19,7 @@ from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
 from ckptd.shadow.objects.pack import KIND_NUMBERS, PackWriter
 from ckptd.shadow.objects.packindex import PackIndex
 
-__all__ = ["ObjectStore"]
+__all__ = ["ObjectSource", "ObjectStore"]
 
 _KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
 _MAX_OPEN_PACKS: Final = 32
@@ -27,14 +27,28 @@ _SETTLED_NS: Final = 2_000_000_000
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
+class ObjectSource(Protocol):
+    """Other objects that can be read, but that are not the store's."""
+
+    def __contains__(self, oid: bytes) -> bool: ...
+
+    def read(self, oid: bytes, kind: bytes) -> bytes:
+        """Give the content of an object."""
+        ...
+
+
 class ObjectStore:
     """The objects of one bare repository. Used by one thread at a time.
 
     ``suspects`` are the objects that turned out missing or bad. Stores of one repository share the set, so that what
-    a reader stumbles over is written again by the next save.
+    a reader stumbles over is written again by the next save. What is only in ``others`` can be read but is not in the
+    store: it is written like anything new.
     """
 
-    def __init__(self, git_dir: bytes, suspects: set[bytes] | None = None) -> None:
+    def __init__(
+        self, git_dir: bytes, suspects: set[bytes] | None = None, others: ObjectSource | None = None
+    ) -> None:
+        self._others = others
         self._git_dir = git_dir
         self.pack_dir: Final = os.path.join(git_dir, b"objects", b"pack")
         self._indexes: dict[bytes, PackIndex] = {}
@@ -94,8 +108,18 @@ class ObjectStore:
         """Count objects that have just been written as there."""
         self.suspects.difference_update(oids)
 
+    def can_read(self, oid: bytes) -> bool:
+        """Tell whether an object is in the store or elsewhere."""
+        return oid in self or (self._others is not None and oid in self._others)
+
     def read(self, oid: bytes, kind: bytes) -> bytes:
-        """Give the content of an object.
+        """Give the content of an object, wherever it is; errors as read_own() has them."""
+        if self._others is not None and oid not in self and oid in self._others:
+            return self._others.read(oid, kind)
+        return self.read_own(oid, kind)
+
+    def read_own(self, oid: bytes, kind: bytes) -> bytes:
+        """Give the content of an object of the store itself.
 
         Raises DomainError: ``object_missing``, or ``store_damaged`` where its bytes do not hash to its id or it
         is of another kind.

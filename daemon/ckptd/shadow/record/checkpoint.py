@@ -19,13 +19,14 @@ _HEADER: Final = re.compile(rb"tree ([0-9a-f]{40})\nauthor .* (\d{1,11}) \+0000\
 
 
 class Checkpoint(NamedTuple):
-    """``id`` and ``tree`` are 40 hex digits and 20 bytes; ``time_s`` is Unix time."""
+    """``id`` and ``tree`` are 40 hex digits and 20 bytes; ``time_s`` is Unix time; ``legacy``: made by 0.3.6."""
 
     id: str
     tree: bytes
     time_s: int
     text: str | None
     facts: Facts
+    legacy: bool = False
 
     def record(self, tags: list[str]) -> CheckpointRecord:
         """Give the form that lists show."""
@@ -42,6 +43,7 @@ class Checkpoint(NamedTuple):
             scan="watched" if facts.scan == "watched" else "full",
             base=facts.base,
             client=facts.client,
+            legacy=self.legacy,
         )
 
 

@@ -1,7 +1,7 @@
 """Info commits: what a checkpoint's tree cannot say of itself.
 
 A tree of up to four entries: ``skipped`` and ``excluded`` (one JSON line a path), ``rules`` (the ignore rules that
-are no file of the tree) and ``modes`` (permission exceptions, see ``modes``).
+are no file of the tree) and ``modes`` (permission exceptions, see ``modes``; a file where nobody recorded any).
 """
 
 from typing import Final, NamedTuple
@@ -15,6 +15,7 @@ from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.trees.tree import DIRECTORY, REGULAR, TreeEntry, format_tree, parse_tree
+from ckptd.shadow.trees.view import UNRECORDED
 
 __all__ = ["NO_INFO", "Info", "OutsideRules", "read_info", "write_info_tree"]
 
@@ -42,7 +43,7 @@ class OutsideRules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Info(NamedTuple):
-    """What an info commit holds; ``modes`` is a tree id, None for no exceptions."""
+    """What an info commit holds; ``modes`` is a tree id, None for no exceptions, UNRECORDED where nobody knows."""
 
     skipped: list[Exclusion]
     excluded: list[Exclusion]
@@ -61,7 +62,9 @@ def write_info_tree(sink: ObjectSink, info: Info) -> bytes | None:
             entries[name] = TreeEntry(REGULAR, sink.add(b"blob", _format(left_out)))
     if info.rules:
         entries[_RULES] = TreeEntry(REGULAR, sink.add(b"blob", msgspec.json.encode(info.rules) + b"\n"))
-    if info.modes:
+    if info.modes == UNRECORDED:
+        entries[_MODES] = TreeEntry(REGULAR, sink.add(b"blob", b"not recorded\n"))
+    elif info.modes is not None:
         entries[_MODES] = TreeEntry(DIRECTORY, info.modes)
     return sink.add(b"tree", format_tree(entries)) if entries else None
 
@@ -79,10 +82,16 @@ def read_info(objects: ObjectStore, tree: bytes) -> Info:
             _parse(blob(_SKIPPED)),
             _parse(blob(_EXCLUDED)),
             msgspec.json.decode(rules, type=OutsideRules) if rules else OutsideRules(),
-            entries[_MODES].oid if _MODES in entries else None,
+            _parse_modes(entries.get(_MODES)),
         )
     except (msgspec.MsgspecError, PathError) as error:
         raise DomainError("store_damaged", "the info of a checkpoint is malformed") from error
+
+
+def _parse_modes(entry: TreeEntry | None) -> bytes | None:
+    if entry is None:
+        return None
+    return entry.oid if entry.mode == DIRECTORY else UNRECORDED
 
 
 def _format(left_out: list[Exclusion]) -> bytes:

@@ -7,9 +7,10 @@ from ckptd.errors import DomainError
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import Checkpoint, load_checkpoint, load_info, root_of
-from ckptd.shadow.record.info import Info
+from ckptd.shadow.record.info import NO_INFO, Info
+from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.resolve import Names, resolve
-from ckptd.shadow.trees.view import StoredTree
+from ckptd.shadow.trees.view import UNRECORDED, StoredTree
 
 __all__ = ["Loaded", "Lookup"]
 
@@ -25,11 +26,15 @@ class Loaded(NamedTuple):
 
 
 class Lookup:
-    """Reads the checkpoints of one store. A checkpoint never changes, so each is read once."""
+    """Reads the checkpoints of one store. A checkpoint never changes, so each is read once.
 
-    def __init__(self, objects: ObjectStore, refs: Refs) -> None:
+    With ``legacy``, those of 0.3.6 are found and read, too; ``objects`` must be able to read what they name.
+    """
+
+    def __init__(self, objects: ObjectStore, refs: Refs, legacy: LegacyCheckpoints | None = None) -> None:
         self._objects = objects
         self._refs = refs
+        self._legacy = legacy
         self._cache: dict[str, Checkpoint] = {}
         self._seen: Mapping[int, bytes] | None = None
         self._by_seq: Mapping[int, str] = {}
@@ -38,6 +43,8 @@ class Lookup:
     def load(self, checkpoint_id: str) -> Checkpoint:
         """Read a checkpoint by its full id; raises DomainError where its commit is missing or damaged."""
         found = self._cache.get(checkpoint_id)
+        if found is None and self._legacy is not None and checkpoint_id in self._legacy.seqs():
+            return self._legacy.load(checkpoint_id)
         if found is None:
             found = load_checkpoint(self._objects, bytes.fromhex(checkpoint_id))
             if len(self._cache) >= _CACHE_SIZE:
@@ -48,11 +55,13 @@ class Lookup:
     def open(self, checkpoint_id: str) -> Loaded:
         """Read a checkpoint with its info and root."""
         checkpoint = self.load(checkpoint_id)
+        if checkpoint.legacy:
+            return Loaded(checkpoint, NO_INFO, StoredTree(self._objects, checkpoint.tree, UNRECORDED))
         info = load_info(self._objects, checkpoint)
         return Loaded(checkpoint, info, root_of(self._objects, checkpoint, info))
 
     def by_seq(self) -> Mapping[int, str]:
-        """Give the ids of all checkpoints by sequence number, in order."""
+        """Give the ids of the store's own checkpoints by sequence number, in order."""
         refs = self._refs.checkpoints()
         if refs is not self._seen:
             self._by_seq = {seq: oid.decode("ascii") for seq, oid in refs.items()}
@@ -60,8 +69,13 @@ class Lookup:
             self._seen = refs
         return self._by_seq
 
+    def listed(self) -> Mapping[int, str]:
+        """Give what a list shows, in order: the checkpoints of 0.3.6, with numbers up to 0, then the store's own."""
+        old = {seq: one for one, seq in self._legacy.seqs().items()} if self._legacy is not None else {}
+        return {**old, **self.by_seq()} if old else self.by_seq()
+
     def ids(self) -> frozenset[str]:
-        """Give the ids of all checkpoints."""
+        """Give the ids of the store's own checkpoints."""
         self.by_seq()
         return self._ids
 
@@ -78,20 +92,27 @@ class Lookup:
         return head.decode("ascii") if head is not None else None
 
     def names(self) -> Names:
-        """Give what resolve() needs, as it is now."""
+        """Give what resolve() needs of the store itself, as it is now."""
         by_seq = self.by_seq()
         tags = {name: oid.decode("ascii") for name, oid in self._refs.tags().items()}
         head = self.head()
         return Names(by_seq, self._ids, tags, head if head in self._ids else None, self.load)
 
     def resolve(self, text: str) -> str:
-        """Give the full id of what a caller wrote; raises DomainError as resolve() does."""
-        return resolve(text, self.names())
+        """Give the full id of what a caller wrote; raises DomainError as resolve() does.
+
+        The id of a checkpoint of 0.3.6 stands for its copy once there is one, also when the old folder is gone.
+        """
+        names, listed = self.names(), self.listed()
+        copies = {old: oid.decode("ascii") for old, oid in self._refs.copies().items()}
+        copies = {old: copy for old, copy in copies.items() if copy in names.ids}
+        found = resolve(text, names._replace(by_seq=listed, ids=names.ids.union(listed.values(), copies)))
+        return copies.get(found, found)
 
     def before(self, checkpoint: Checkpoint) -> str | None:
         """Give what a checkpoint is compared with: its base, else the one before it that can be read, else nothing."""
-        by_seq, base = self.by_seq(), checkpoint.facts.base
-        if base is not None and base in self._ids and self.is_readable(base):
+        by_seq, base = self.listed(), checkpoint.facts.base
+        if base is not None and base in by_seq.values() and self.is_readable(base):
             return base
         earlier = sorted((seq for seq in by_seq if seq < checkpoint.facts.seq), reverse=True)
         return next((by_seq[seq] for seq in earlier if self.is_readable(by_seq[seq])), None)

@@ -45,7 +45,7 @@ def resolve(text: str, names: Names) -> str:
         return names.tags[text]
     if _PREFIX.fullmatch(text):
         return _by_prefix(text, ids)
-    if (match := _SEQ.fullmatch(text)) and int(match[1]) in names.by_seq:
+    if (match := _SEQ.fullmatch(text)) and int(match[1]) in names.by_seq and int(match[1]) > 0:
         return names.by_seq[int(match[1])]
     if match := _STEPS.fullmatch(text):
         return _before_head(0 if match[1] is None else int(match[1] or 1), names)

@@ -12,10 +12,12 @@ from typing import Final
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK, REGULAR
 
-__all__ = ["OID", "SIGNATURE", "is_racy", "mode_of", "pack_entry", "signature", "state_of"]
+__all__ = ["OID", "SIGNATURE", "is_racy", "is_settled", "mode_of", "pack_entry", "signature", "state_of"]
 
 _SIGNATURE: Final = struct.Struct("<IQqqQ")
 _RACY_AT: Final = 20 + _SIGNATURE.size
+# The same with the last byte of an entry that is not racy.
+_SETTLED: Final = struct.Struct(_SIGNATURE.format + "x")
 
 OID: Final = slice(0, 20)
 SIGNATURE: Final = slice(20, _RACY_AT)
@@ -24,6 +26,13 @@ SIGNATURE: Final = slice(20, _RACY_AT)
 def signature(found: os.stat_result) -> bytes:
     """Give the stat signature: mode, size, mtime, ctime and inode. ctime cannot be set back by a program."""
     return _SIGNATURE.pack(
+        found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns & 0x7FFFFFFFFFFFFFFF, found.st_ino
+    )
+
+
+def is_settled(entry: bytes, found: os.stat_result) -> bool:
+    """Tell whether an entry is not racy and its signature is what was found: the one question of an idle scan."""
+    return entry[20:] == _SETTLED.pack(
         found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns & 0x7FFFFFFFFFFFFFFF, found.st_ino
     )
 
