@@ -41,7 +41,7 @@ class CheckpointRecord:
     """A checkpoint. ``seq`` is its order, ``time`` RFC 3339 in UTC, ``kind`` manual, auto or safety.
 
     ``complete`` is false where something could not be read; ``scan`` is full or watched; ``base`` is the checkpoint
-    it was compared with; ``client`` names who asked for it.
+    it was compared with; ``client`` names who asked for it. ``legacy``: made by 0.3.6, ``seq`` is then 0 or less.
     """
 
     id: str
@@ -55,6 +55,7 @@ class CheckpointRecord:
     scan: str = "full"
     base: str | None = None
     client: str | None = None
+    legacy: bool = False
 
     @classmethod
     def from_wire(cls, wire: Wire) -> Self:
@@ -71,6 +72,7 @@ class CheckpointRecord:
             scan=wire.get("scan", "full"),
             base=wire.get("base"),
             client=wire.get("client"),
+            legacy=wire.get("legacy", False),
         )
 
 

@@ -94,7 +94,7 @@ class ListParams(Request, frozen=True, kw_only=True):
     checkpoint_dir: WirePath
     worktree: Worktree
     limit: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1000
-    before_seq: Natural | None = None
+    before_seq: int | None = None
     kind: Kind | None = None
     meta: dict[str, str] = {}
     paths: list[WirePath] = []

@@ -93,7 +93,10 @@ Kind = Literal["manual", "auto", "safety"]
 
 
 class CheckpointRecord(Result, frozen=True, kw_only=True):
-    """A checkpoint as lists show it; ``time`` is RFC 3339 in UTC, ``message`` None where none was given."""
+    """A checkpoint as lists show it; ``time`` is RFC 3339 in UTC, ``message`` None where none was given.
+
+    ``legacy``: made by version 0.3.6 and read where it left it; its ``seq`` is 0 or less, before all others.
+    """
 
     id: str
     seq: int
@@ -106,6 +109,7 @@ class CheckpointRecord(Result, frozen=True, kw_only=True):
     scan: Literal["full", "watched"] = "full"
     base: str | None = None
     client: str | None = None
+    legacy: bool = False
 
 
 class Chunk(Result, frozen=True, kw_only=True):

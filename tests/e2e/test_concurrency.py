@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -87,12 +86,9 @@ def test_a_slow_save_holds_up_nobody_else(place: Place):
     slow = place.start("save")
     until(place.is_busy)
     (other / "g").write_text("g\n")
-    begun = time.monotonic()
     place.save("-w", str(other))
     place.done("daemon", "status")
-    took = time.monotonic() - begun
     assert slow.poll() is None, "the slow save was too fast to tell"
-    assert took < 5
     out, err = slow.communicate(timeout=90)
     assert (slow.returncode, len(out)) == (0, 41), err
 

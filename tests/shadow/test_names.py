@@ -63,7 +63,8 @@ def test_steps_before_head_pass_over_safety_checkpoints():
 def test_a_prefix_of_two_is_ambiguous():
     with pytest.raises(DomainError, match=r"^ambiguous_id: bbbb stands for 2 checkpoints: bbbb.*, bbbb"):
         resolve("bbbb", names())
-    assert resolve(B[:-1], names()) == B
+    assert refused(B[:-1], names()) == "ambiguous_id"
+    assert resolve(A[:-1], names()) == A
     assert refused("bbb", names()) == "unknown_checkpoint"
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.objects.pack import _format_index, _Written
 from ckptd.shadow.objects.packindex import PackIndex
 from ckptd.shadow.objects.store import ObjectStore
@@ -187,6 +188,17 @@ def test_a_damaged_index_hurts_only_its_pack(bare: Bare):
     assert [refused(objects, oid) for oid in (*first, *second)] == ["object_missing"] * 2
 
 
+def test_a_damaged_offset_does_not_keep_other_packs_from_being_merged(bare: Bare):
+    oids = [bare.put(b"data %d" % number)[0] for number in range(3)]
+    (hurt,) = [name for name in bare.packs() if index(bare, name) == [oids[0]]]
+    # It says that it is the seventh of the offsets above two gibibytes, of which there are none.
+    bare.overwrite(bare.path(hurt, b".idx"), 8 + 1024 + 24, b"\x80\0\0\7")
+    assert merge_packs(bare.pack_dir) == 2
+    objects = opened(bare)
+    assert [oid in objects for oid in oids] == [False, True, True]
+    assert objects.pack_count == 2
+
+
 def index(bare: Bare, name: bytes) -> list[bytes]:
     return PackIndex(bare.path(name, b".idx")).oids()
 
@@ -305,7 +317,7 @@ def test_a_process_without_descriptors_does_not_call_the_store_damaged(bare: Bar
     oid = bare.put(b"data")[0]
 
     def work() -> None:
-        late, early = bare.objects(), opened(bare)
+        late, early = bare.objects(), settled(bare)
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         assert refused(early, oid) == "too_many_files"
         with pytest.raises(DomainError, match="too_many_files"):
@@ -318,15 +330,15 @@ def test_a_process_without_descriptors_does_not_call_the_store_damaged(bare: Bar
 
 
 def test_an_index_is_not_given_up_for_want_of_descriptors(bare: Bare):
-    oids = [bare.put(b"%d" % number)[0] for number in range(3)]
+    oids = bare.put(*[b"%d" % number for number in range(12_000)])
     os.utime(bare.pack_dir, ns=(1_000_000_000, 1_000_000_000))
 
     def work() -> None:
-        # One descriptor: enough to list the packs, not to read an index meanwhile.
+        # One descriptor: enough to list the packs, not to map a large index.
         objects = bare.objects()
         free = os.open(os.devnull, os.O_RDONLY)
         os.close(free)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (free, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
         with pytest.raises(DomainError, match="too_many_files"):
             objects.refresh()
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))

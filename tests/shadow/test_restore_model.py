@@ -16,6 +16,7 @@ from ckptd.shadow.trees.tree import EXECUTABLE, LINK
 from ckptd.shadow.trees.view import find_state
 from support.effort import examples
 from support.plainworld import Kept, Node, World, look, parents
+from support.worktrees import in_child
 
 pytestmark = pytest.mark.core
 
@@ -47,6 +48,7 @@ class Player:
     redoable: list[Done] = field(default_factory=list)
     trace: list[str] = field(default_factory=list)
     restores: int = 0
+    crashes: int = 0
 
     # -- what users do
 
@@ -161,7 +163,7 @@ class Player:
 
     def rollback(self) -> None:
         target = self.target()
-        choices = sorted(self.kept[target].tree) + [self.path()]
+        choices = [*sorted(self.kept[target].tree), self.path()]
         paths = self.dice.sample(choices, k=min(len(choices), self.dice.choice([1, 1, 2, 3])))
         delete = self.dice.random() < 0.5
         before, result = self.run(
@@ -189,22 +191,58 @@ class Player:
         self.check_reversed(before, after, done)
         other.append(self.finish(before, after, result, counts=False))
 
+    def crash(self) -> None:
+        """Reset in a process that dies on the way, and undo what it did."""
+        target, stop = self.target(), self.dice.randrange(1, 40)
+        before, passed = look(self.desk.root), 0
+        self.trace.append(f"crash {stop}")
+
+        def hook(_point, _path):
+            nonlocal passed
+            passed += 1
+            if passed == stop:
+                os._exit(9)
+
+        self.desk.configure(hooks=hook)
+        code = os.waitstatus_to_exitcode(in_child(lambda: self.desk.reset(target)))
+        self.desk.configure(hooks=lambda _point, _path: None)
+        self.desk.open(create=False)
+        halfway = look(self.desk.root)
+        if code == 0:
+            self.compare(halfway, self.expected_reset(before, target))
+            self.note(before, halfway, self.desk.head())
+            # What it captured is not known here, so nobody goes back to it.
+            return
+        if code != 9:
+            assert halfway == before
+            return
+        assert self.desk.status().interrupted is not None
+        self.crashes += 1
+        result = self.desk.undo()
+        after = look(self.desk.root)
+        self.compare(after, before)
+        self.redoable[:] = [self.finish(halfway, after, result, counts=False)]
+
+    def attempt(self, call, **fields):
+        """Give what an operation answers, or the error of those that are expected."""
+        try:
+            return call(**fields), None
+        except DomainError as error:
+            refusal = error
+        assert refusal.kind in _REFUSALS, (refusal.kind, refusal.message)
+        return None, refusal
+
     def run(self, name: str, call):
         before, stats, store = look(self.desk.root), self.stats(), self.store()
         skip = self.dice.random() < 0.2
         self.trace.append(name)
-        try:
-            planned = call(dry_run=True)
-        except DomainError as error:
-            assert error.kind in _REFUSALS, (error.kind, error.message)
-            planned = None
+        planned, _ = self.attempt(call, dry_run=True)
         assert look(self.desk.root) == before
         assert self.stats() == stats
         assert self.store() == store, "a dry run wrote to the store"
-        try:
-            result = call(skip_conflicts=skip, **({"digest": planned.digest} if planned else {}))
-        except DomainError as error:
-            assert error.kind in _REFUSALS, (error.kind, error.message)
+        digest = planned.digest if planned is not None else None
+        result, error = self.attempt(call, skip_conflicts=skip, digest=digest)
+        if error is not None:
             assert planned is None or (planned.conflicts and error.kind == "conflicts")
             assert self.stats() == stats, "a refused restore changed something"
             if error.kind == "conflicts":
@@ -313,8 +351,13 @@ class Player:
         }
         assert told <= changed, told - changed
         assert files <= told, files - told
+        return self.note(before, after, result.head) if counts else Done(before, changed)
+
+    def note(self, before: World, after: World, head: str) -> Done:
+        """Remember a restore, if it changed anything."""
+        changed = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
         done = Done(before, changed)
-        if (counts and result.safety is not None) or (counts and self.head != result.head):
+        if changed or self.head != head:
             self.undoable.append(done)
             self.redoable.clear()
         return done
@@ -366,7 +409,7 @@ class Player:
         self.save()
         acts = [self.edit] * 6 + [self.delete, self.chmod, self.link, self.mkdir, self.move, self.rules] * 2
         acts += [self.append, self.fifo, self.nested]
-        verbs = [self.save, self.reset, self.reset, self.rollback, self.undo, self.undo, self.redo]
+        verbs = [self.save, self.reset, self.reset, self.rollback, self.undo, self.undo, self.redo, self.crash]
         for _ in range(steps):
             for act in self.dice.choices(acts, k=self.dice.choice([0, 1, 2, 4])):
                 act()
@@ -375,7 +418,7 @@ class Player:
             assert not [path for path in look(self.desk.root) if path.rpartition(b"/")[2].startswith(b".ckpt-")]
 
 
-@pytest.mark.parametrize("seed", range(examples(12, 600)))
+@pytest.mark.parametrize("seed", range(examples(8, 600)))
 def test_restores_do_what_the_model_says(desk, seed):
     desk.configure(max_file_bytes=_MAX_FILE_BYTES)
     player = Player(desk, random.Random(seed))

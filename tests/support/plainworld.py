@@ -54,7 +54,7 @@ def parents(path: bytes) -> Iterator[bytes]:
 
 
 class Rules:
-    """The ignore files of a world. Patterns are ``*``, ``*.x``, ``name``, ``name/`` or ``/name``, perhaps after ``!``."""
+    """The ignore files of a world: patterns ``*``, ``*.x``, ``name``, ``name/`` and ``/name``, perhaps after ``!``."""
 
     def __init__(self, world: World) -> None:
         self._texts = {

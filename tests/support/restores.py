@@ -32,11 +32,15 @@ def content(desk, name: bytes) -> bytes:
 
 
 def stats(desk) -> dict[bytes, tuple[int, ...]]:
-    """Give inode, mode, size and times of everything in the worktree; a directory's own times come and go."""
+    """Give inode, mode, size and times of everything in the worktree that is not the checkpoint directory."""
     found = {}
-    for path in look(desk.root):
-        there = os.lstat(desk.path(path))
-        found[path] = (there.st_ino, there.st_mode, there.st_size, there.st_mtime_ns, there.st_ctime_ns)
+    for folder, directories, files in os.walk(desk.root):
+        directories[:] = [name for name in directories if os.path.join(folder, name) != desk.checkpoint_dir]
+        for name in directories + files:
+            path = os.path.join(folder, name)
+            there = os.lstat(path)
+            facts = (there.st_ino, there.st_mode, there.st_size, there.st_mtime_ns, there.st_ctime_ns)
+            found[os.path.relpath(path, desk.root)] = facts
     return found
 
 

@@ -58,6 +58,7 @@ RECORD = CheckpointRecord(
     scan="watched",
     base=SAFETY,
     client="ckpt/1.0.0",
+    legacy=True,
 )
 LEAST_RECORD = CheckpointRecord(
     id=ID, seq=1, time="1970-01-01T00:00:00Z", kind="auto", message=None, tags=[], meta={}, complete=True

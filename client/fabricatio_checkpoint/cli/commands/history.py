@@ -93,7 +93,13 @@ def _cells(record: dict[str, Any], head: str | None) -> tuple[str, ...]:
     message = first_line(record["message"])
     message += f"  [{', '.join(labels)}]" if labels else ""
     message += "" if record["complete"] else "  (incomplete)"
-    return short(record["id"]), f"#{record['seq']}", local(record["time"]), record["kind"], message
+    message += "  (legacy)" if record.get("legacy") else ""
+    return short(record["id"]), _number(record), local(record["time"]), record["kind"], message
+
+
+def _number(record: dict[str, Any]) -> str:
+    """A checkpoint of 0.3.6 has no number that would last."""
+    return "-" if record.get("legacy") else f"#{record['seq']}"
 
 
 def show(session: Session) -> int:
@@ -110,7 +116,8 @@ def show(session: Session) -> int:
 
 def _facts(record: dict[str, Any]) -> Iterator[str]:
     yield f"checkpoint {record['id']}"
-    yield f"number     #{record['seq']}, {record['kind']}" + ("" if record["complete"] else ", incomplete")
+    facts = [_number(record), record["kind"], *([] if record["complete"] else ["incomplete"])]
+    yield f"number     {', '.join(facts)}" + (" (legacy)" if record.get("legacy") else "")
     yield f"time       {local(record['time'])} ({age(record['time'])})"
     if record["tags"]:
         yield f"tags       {visible(', '.join(record['tags']))}"

@@ -66,11 +66,10 @@ def _load(index_path: bytes) -> _Small | None:
         index = PackIndex(index_path)
         with open(index.pack_path, "rb") as file:
             data = file.read()
+        sound = all(_is_sound(data, *entry) for entry in _entries(index, data))
     except (FileNotFoundError, DomainError):
         return None
-    if not all(_is_sound(data, *entry) for entry in _entries(index, data)):
-        return None
-    return _Small(index, data)
+    return _Small(index, data) if sound else None
 
 
 def _entries(index: PackIndex, data: bytes) -> list[tuple[bytes, int, int, int]]:

@@ -75,8 +75,6 @@ class Refs:
         """Take back a checkpoint that was just written; raises DomainError where the disk refuses."""
         # Its folder's time may not tell: it was changed in this very instant.
         self._listed = _Listed(None, {}, frozenset())
-        # Within one tick of the file system's clock, the folder's time would not tell.
-        self._listed = self._listed._replace(stamp=None)
         for prefix in (CHECKPOINTS, INFOS):
             path = os.path.join(self._git_dir, prefix + seq_name(seq))
             try:

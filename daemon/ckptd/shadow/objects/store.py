@@ -45,9 +45,7 @@ class ObjectStore:
     store: it is written like anything new.
     """
 
-    def __init__(
-        self, git_dir: bytes, suspects: set[bytes] | None = None, others: ObjectSource | None = None
-    ) -> None:
+    def __init__(self, git_dir: bytes, suspects: set[bytes] | None = None, others: ObjectSource | None = None) -> None:
         self._others = others
         self._git_dir = git_dir
         self.pack_dir: Final = os.path.join(git_dir, b"objects", b"pack")

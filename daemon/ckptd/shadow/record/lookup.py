@@ -103,16 +103,19 @@ class Lookup:
 
         The id of a checkpoint of 0.3.6 stands for its copy once there is one, also when the old folder is gone.
         """
-        names, listed = self.names(), self.listed()
+        names = self.names()
         copies = {old: oid.decode("ascii") for old, oid in self._refs.copies().items()}
         copies = {old: copy for old, copy in copies.items() if copy in names.ids}
+        if not copies and self._legacy is None:
+            return resolve(text, names)
+        listed = self.listed()
         found = resolve(text, names._replace(by_seq=listed, ids=names.ids.union(listed.values(), copies)))
         return copies.get(found, found)
 
     def before(self, checkpoint: Checkpoint) -> str | None:
         """Give what a checkpoint is compared with: its base, else the one before it that can be read, else nothing."""
         by_seq, base = self.listed(), checkpoint.facts.base
-        if base is not None and base in by_seq.values() and self.is_readable(base):
+        if base is not None and self._knows(base) and self.is_readable(base):
             return base
         earlier = sorted((seq for seq in by_seq if seq < checkpoint.facts.seq), reverse=True)
         return next((by_seq[seq] for seq in earlier if self.is_readable(by_seq[seq])), None)
@@ -124,3 +127,6 @@ class Lookup:
         except DomainError:
             return False
         return True
+
+    def _knows(self, checkpoint_id: str) -> bool:
+        return checkpoint_id in self.ids() or (self._legacy is not None and checkpoint_id in self._legacy.seqs())

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from ckpt_protocol.wirepath import to_text
 from ckptd.shadow.restore.capture import Found
 from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.trees.compare import Delta, same_state
@@ -234,7 +235,7 @@ def _parents(path: bytes) -> Iterator[bytes]:
 
 def _inside(path: bytes, found: Found) -> str:
     what = found.detail or found.problem or ""
-    return f"{path.decode('utf-8', 'replace')} in it: {what}"
+    return f"{to_text(path)} in it: {what}"
 
 
 def _text(state: State | None) -> bytes:

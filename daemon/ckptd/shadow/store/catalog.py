@@ -15,6 +15,8 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.isolation import isolate
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.record.checkpoint import rfc3339
+from ckptd.shadow.record.legacy import LegacyCheckpoints
+from ckptd.shadow.record.legacyfolder import legacy_folders
 from ckptd.shadow.store.identity import check_identity, check_real
 from ckptd.shadow.store.layout import (
     create_folder,
@@ -28,7 +30,7 @@ from ckptd.shadow.store.metadata import Metadata, describe, read_metadata
 from ckptd.shadow.store.operations import StoreWriter
 from ckptd.shadow.store.places import protected_reason
 from ckptd.shadow.store.reader import StoreReader
-from ckptd.shadow.store.repository import Repository
+from ckptd.shadow.store.repository import Repository, legacy_checkpoints
 from ckptd.shadow.store.settings import Settings
 
 __all__ = ["OpenedFolder", "ShadowCatalog"]
@@ -66,16 +68,13 @@ class ShadowCatalog:
             created = found is None
             if found is None:
                 if not create:
-                    raise DomainError(
-                        "not_tracked",
-                        f"{to_text(path)} is not tracked",
-                        hint=f"begin with: ckpt -w {to_text(path)} save",
-                        paths=(path,),
-                    )
+                    raise _not_tracked(checkpoint_dir, path)
                 found = self._create(checkpoint_dir, path, force=force)
         folder, metadata = found
         repository = Repository(folder, metadata, self._settings, self._clock)
-        return OpenedFolder(folder, created, StoreWriter(repository), StoreReader(folder, repository.objects.suspects))
+        # It runs on another thread, so it reads the old folders by itself, too.
+        reader = StoreReader(folder, repository.objects.suspects, legacy_checkpoints(folder, path))
+        return OpenedFolder(folder, created, StoreWriter(repository), reader)
 
     def list(self, checkpoint_dir: bytes) -> ListResult:
         """List the tracked worktrees, sorted by path."""
@@ -169,6 +168,17 @@ class ShadowCatalog:
             raise from_os_error(error, "look at the worktree", path) from error
         if not stat.S_ISDIR(mode):
             raise DomainError("not_a_directory", f"{to_text(path)} is not a directory", paths=(path,))
+
+
+def _not_tracked(checkpoint_dir: bytes, path: bytes) -> DomainError:
+    """Say how to begin, and what will then be there already."""
+    old = LegacyCheckpoints(legacy_folders(checkpoint_dir, path))
+    count = len(old.seqs())
+    old.close()
+    message = f"{to_text(path)} is not tracked"
+    if count:
+        message += f" yet; {count} checkpoints of 0.3.6 will be listed once it is"
+    return DomainError("not_tracked", message, hint=f"begin with: ckpt -w {to_text(path)} save", paths=(path,))
 
 
 def _refuse_own(checkpoint_dir: bytes, path: bytes) -> None:

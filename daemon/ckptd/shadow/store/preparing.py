@@ -86,7 +86,7 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
         os.close(root_fd)
     if request.paths is not None:
         plan = plan._replace(kept=[path for path in plan.kept if _is_at_or_below(path, request.paths)])
-    plan = _without_lost(plan, repo.objects.__contains__)
+    plan = _without_lost(plan, repo.objects.can_read)
     return Prepared(request, scan, plan, _edited(request, plan), repo.head)
 
 

@@ -9,6 +9,7 @@ from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.trees.compare import Delta, change_kind, compare, visible
@@ -36,11 +37,14 @@ def _only_dir(delta: Delta) -> bool:
 
 
 class StoreReader:
-    """Fulfils the core's Reader for one store folder."""
+    """Fulfils the core's Reader for one store folder, and what 0.3.6 has of the same worktree."""
 
-    def __init__(self, folder: bytes, suspects: set[bytes] | None = None) -> None:
-        self._objects = ObjectStore(folder, suspects)
-        self._lookup = Lookup(self._objects, Refs(folder))
+    def __init__(
+        self, folder: bytes, suspects: set[bytes] | None = None, legacy: LegacyCheckpoints | None = None
+    ) -> None:
+        self._legacy = legacy
+        self._objects = ObjectStore(folder, suspects, legacy.objects if legacy is not None else None)
+        self._lookup = Lookup(self._objects, Refs(folder), legacy)
         self._folder = folder
         self._cat: tuple[bytes, bytes] | None = None
 
@@ -53,7 +57,7 @@ class StoreReader:
 
     def list(self, params: wire.ListParams) -> wire.ListResult:
         """List newest first. A checkpoint that cannot be read, or not be compared, is counted and passed over."""
-        by_seq = self._lookup.by_seq()
+        by_seq = self._lookup.listed()
         tags = self._lookup.tags_by_id()
         paths = [from_wire(path) for path in params.paths]
         found: builtins.list[CheckpointRecord] = []
@@ -113,6 +117,8 @@ class StoreReader:
     def close(self) -> None:
         """Let go of all files."""
         self._objects.close()
+        if self._legacy is not None:
+            self._legacy.close()
 
     def _listed(self, found: builtins.list[CheckpointRecord], more: bool, damaged: int) -> wire.ListResult:
         return wire.ListResult(checkpoints=found, head=self._lookup.names().head, more=more, damaged=damaged)

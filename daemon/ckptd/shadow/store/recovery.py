@@ -73,10 +73,10 @@ def clear_up(intent: Intent, worktree: bytes, lookup: Lookup) -> list[bytes]:
     """Clear the temporary files of a restore that was cut off; give the paths of what was kept under a visible name.
 
     A temporary may be what somebody wrote at a path in the last moment, and that no checkpoint holds: only what the
-    safety checkpoint holds goes. A worktree that cannot be looked at is left for the next time.
+    safety checkpoint or the target holds goes. A worktree that cannot be looked at is left for the next time.
     """
     try:
-        held = _held_before(intent, lookup)
+        held = _held(intent, lookup)
         root_fd = os.open(worktree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (DomainError, OSError):
         return []
@@ -90,9 +90,17 @@ def clear_up(intent: Intent, worktree: bytes, lookup: Lookup) -> list[bytes]:
         os.close(root_fd)
 
 
-def _held_before(intent: Intent, lookup: Lookup) -> set[bytes]:
-    """Give the ids of everything that a restore was about to overwrite or delete."""
-    root = lookup.open(intent.safety or "").root
+def _held(intent: Intent, lookup: Lookup) -> set[bytes]:
+    """Give the ids of everything that a restore was about to overwrite, delete or write: checkpoints hold it."""
+    held = _held_by(intent.safety or "", intent, lookup)
+    try:
+        return held | _held_by(intent.target or "", intent, lookup)
+    except DomainError:
+        return held
+
+
+def _held_by(checkpoint_id: str, intent: Intent, lookup: Lookup) -> set[bytes]:
+    root = lookup.open(checkpoint_id).root
     states = (find_state(root, from_wire(path)) for path in intent.paths)
     return {state.oid for state in states if state is not None}
 

@@ -16,6 +16,8 @@ from ckptd.shadow.record.checkpoint import format_checkpoint, format_commit, rfc
 from ckptd.shadow.record.coverage import outside_rules
 from ckptd.shadow.record.history import History, read_history
 from ckptd.shadow.record.info import Info
+from ckptd.shadow.record.legacy import LegacyCheckpoints
+from ckptd.shadow.record.legacyfolder import legacy_folders
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.oplog import OperationLog, Outcome
@@ -28,7 +30,7 @@ from ckptd.shadow.store.recovery import clear_up, interrupted, recover, sweep
 from ckptd.shadow.store.settings import Overrides, Settings
 from ckptd.shadow.trees.view import Key
 
-__all__ = ["Draft", "Repository"]
+__all__ = ["Draft", "Repository", "legacy_checkpoints"]
 
 # A model is written at once where that is cheap or much has changed; else at most this often.
 _CHEAP_FILES: Final = 5_000
@@ -58,9 +60,10 @@ class Repository:
         self.settings: Final = settings
         self.clock: Final = clock
         sweep(folder)
-        self.objects: Final = ObjectStore(folder)
+        self.legacy: Final = legacy_checkpoints(folder, metadata.path)
+        self.objects: Final = ObjectStore(folder, others=self.legacy.objects if self.legacy is not None else None)
         self.refs: Final = Refs(folder)
-        self.lookup: Final = Lookup(self.objects, self.refs)
+        self.lookup: Final = Lookup(self.objects, self.refs, self.legacy)
         self.log: Final = OperationLog(os.path.join(folder, b"ckpt", b"log"))
         self._model_path = os.path.join(folder, b"ckpt", b"model")
         self.guard: Final = _guard(folder)
@@ -115,6 +118,10 @@ class Repository:
             self._basis_maker = BasisMaker(self.worktree, chain, self.objects)
             self._outside = outside
         return self._basis_maker
+
+    def global_excludes(self) -> bytes | None:
+        """Give the user's own ignore rules, as far as they are used and can be read."""
+        return _read_excludes(self.settings)
 
     def info_of(self, scan: ScanResult, modes: bytes | None) -> Info:
         """Gather what has to be told beside a tree that came from a scan."""
@@ -220,6 +227,8 @@ class Repository:
         """Write what is worth keeping and let go of all files."""
         self.write_model()
         self.objects.close()
+        if self.legacy is not None:
+            self.legacy.close()
         self.log.close()
 
     def _next_seq(self) -> int:
@@ -261,6 +270,12 @@ class Repository:
             if self.lookup.is_readable(one) and self.lookup.load(one).facts.kind != "safety":
                 return one
         return None
+
+
+def legacy_checkpoints(folder: bytes, worktree: bytes) -> LegacyCheckpoints | None:
+    """Give what 0.3.6 has beside a store for the same worktree; None where there is nothing."""
+    folders = legacy_folders(os.path.dirname(folder), worktree)
+    return LegacyCheckpoints(folders) if folders else None
 
 
 def _guard(folder: bytes) -> frozenset[tuple[int, int]]:

@@ -20,6 +20,7 @@ from ckptd.shadow.record.lookup import Loaded
 from ckptd.shadow.record.oplog import Intent, Outcome, Verb
 from ckptd.shadow.restore.writer import Outcome as Written
 from ckptd.shadow.restore.writer import RestoreWriter, sync
+from ckptd.shadow.store.adopting import copy_legacy, look_closer
 from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_planned
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.preparing import Prepared, RestoreRequest, open_root, prepare
@@ -53,7 +54,7 @@ class Restorer:
         answered = self._answered(params.token)
         if answered is not None:
             return answered
-        target = self._repo.lookup.open(self._repo.lookup.resolve(params.id or "HEAD"))
+        target = self._target(params, asker)
         paths = None if params.paths is None else tuple(sorted({from_wire(path) for path in params.paths}))
         request = RestoreRequest(
             verb="reset" if paths is None else "rollback",
@@ -70,6 +71,16 @@ class Restorer:
         if params.recreate and not params.dry_run:
             self._recreate()
         return self._run(request, asker)
+
+    def _target(self, params: RestoreParams, asker: Asker) -> Loaded:
+        """Give the checkpoint to restore; one of 0.3.6 becomes a checkpoint of ours, unless this is only a plan."""
+        repo = self._repo
+        target = repo.lookup.open(repo.lookup.resolve(params.id or "HEAD"))
+        if repo.legacy is None or not target.checkpoint.legacy:
+            return target
+        if params.dry_run:
+            return look_closer(repo, repo.legacy.objects, target)
+        return copy_legacy(repo, repo.legacy.objects, target, asker)
 
     def undo(self, params: StepParams, asker: Asker) -> RestoreResult:
         """Reverse the newest restore that is not undone, over exactly its paths."""
@@ -280,7 +291,7 @@ class Restorer:
                 if not same_state(before, find_state(root, path)):
                     raise _NotHeldError(f"{to_text(path)} is not in the safety checkpoint")
                 if not before.is_dir and before.oid not in fresh:
-                    objects.read(before.oid, b"blob")
+                    objects.read_own(before.oid, b"blob")
         except _NotHeldError:
             raise
         except DomainError as error:
