@@ -132,8 +132,7 @@ class DataLocks:
     def _release(self, checkpoint_dir: bytes) -> None:
         with self._mutex:
             held = self._held.pop(checkpoint_dir, None)
-            shared = held in self._held.values()
-        if held is not None and not shared:
+        if held is not None:
             held.close()
 
     def _take(self, checkpoint_dir: bytes, path: bytes) -> HeldLock:
@@ -141,8 +140,8 @@ class DataLocks:
         while True:
             attempts += 1
             try:
-                # Two names of one directory: a second flock would be refused because of our own first one.
-                return self._same_file(path) or HeldLock.take(path, self._owner)
+                self._refuse_second_name(checkpoint_dir, path)
+                return HeldLock.take(path, self._owner)
             except LockedElsewhereError as error:
                 if attempts >= self._patience(error.owner):
                     raise _owned_elsewhere(checkpoint_dir, error.owner, self._owner) from error
@@ -162,10 +161,24 @@ class DataLocks:
         same = owner.address == self._owner.address and _same_machine(owner, self._owner)
         return _ORPHAN_ATTEMPTS if same else 1
 
-    def _same_file(self, path: bytes) -> HeldLock | None:
+    def _refuse_second_name(self, checkpoint_dir: bytes, path: bytes) -> None:
+        """Refuse a directory that is served by another name already: two names would be two owners of one store.
+
+        Links are no such names, for they are resolved before; bind mounts are.
+        """
         found = _identity(path)
         with self._mutex:
-            return next((held for held in self._held.values() if held.identity == found), None)
+            names = [name for name, held in self._held.items() if held.identity == found]
+        for name in names:
+            if found is not None and _identity(os.path.join(name, LOCK_NAME)) == found:
+                raise DomainError(
+                    "bad_path",
+                    f"{to_text(checkpoint_dir)} is the same directory as {to_text(name)}",
+                    hint=f"use {to_text(name)}, by which name it is served already",
+                    paths=(checkpoint_dir,),
+                )
+            # It was renamed: the old name leads nowhere any more, and its lock would be in the way of our own.
+            self._release(name)
 
 
 def _open_locked(path: bytes) -> int:

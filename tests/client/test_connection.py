@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -331,12 +330,11 @@ def test_a_daemon_that_is_about_to_end_is_waited_for(daemon, connection):
 def test_a_silence_longer_than_the_limit_is_an_error(daemon):
     held = threading.Event()
     daemon.answers["daemon.status"] = lambda _params: held.wait(20) and {}
-    with Connection(daemon.path, client="test", timeout_s=0.05) as connection:
+    with Connection(daemon.path, client="test", timeout_s=0.5) as connection:
         connection.call("worktree.list", {})
-        begun = time.monotonic()
+        # Not the answer that would come in the end.
         with pytest.raises(TransportError, match="does not answer"):
             connection.call("daemon.status", {})
-        assert time.monotonic() - begun < 10
         held.set()
         assert connection.call("worktree.list", {}) == {"workspaces": []}
 

@@ -109,9 +109,9 @@ def test_a_daemon_that_does_not_even_greet_is_given_up(daemon, method):
 
 
 def test_work_may_take_longer_than_a_greeting(daemon):
-    daemon.answers["worktree.list"] = lambda _params: time.sleep(0.4) or {"slow": True}
+    daemon.answers["worktree.list"] = lambda _params: time.sleep(1.3) or {"slow": True}
     sock = launch.connect(daemon.path, start=False)
-    link = Link(sock, daemon.path, {}, quick_s=0.2)
+    link = Link(sock, daemon.path, {}, quick_s=1.0)
     assert link.request("worktree.list", {})["result"] == {"slow": True}
     assert sock.gettimeout() is None
     link.close()

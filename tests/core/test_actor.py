@@ -66,6 +66,12 @@ async def kind_of(awaitable):
     return caught.value.kind
 
 
+async def closes_when_ended(actor, catalog):
+    """Wait until the actor has ended; give how often its store had been closed by then (2: both sides)."""
+    await actor.ended()
+    return catalog.kept[DIR, PATH].closes
+
+
 async def test_write_opens_runs_and_answers():
     catalog = MemoryCatalog()
     async with living(catalog) as actor:
@@ -245,12 +251,11 @@ async def test_stop_while_opening_closes_what_was_opened():
         actor.post(Stop())
         with pytest.raises(ActorClosedError):
             await waiting
-        ended = asyncio.ensure_future(actor.ended())
-        await asyncio.sleep(0.01)
-        assert not ended.done()
+        closes = asyncio.ensure_future(closes_when_ended(actor, catalog))
+        # It begins to wait before the gate opens.
+        await asyncio.sleep(0)
         catalog.gate.open()
-        await ended
-    assert catalog.kept[DIR, PATH].closes == 2
+        assert await closes == 2
 
 
 async def test_request_behind_the_end_is_not_forgotten():
@@ -274,12 +279,11 @@ async def test_crash_of_the_actor_fails_every_waiter_and_closes_the_store(caplog
         assert actor.leaving
         with pytest.raises(ActorClosedError):
             await write(actor, save)
-        ended = asyncio.ensure_future(actor.ended())
-        await asyncio.sleep(0.01)
-        assert not ended.done()
+        closes = asyncio.ensure_future(closes_when_ended(actor, catalog))
+        # It begins to wait before the gate opens.
+        await asyncio.sleep(0)
         gate.open()
-        await ended
-    assert catalog.kept[DIR, PATH].closes == 2
+        assert await closes == 2
     assert "broke after" in caplog.text
 
 
@@ -368,10 +372,14 @@ async def test_exclusive_job_waits_for_the_overlapping_one_and_crash_gives_the_l
         await eventually(lambda: child.state.phase is Phase.BUSY)
         parent.post(OpDone(99))
         assert await kind_of(first) == "internal"
-        await asyncio.sleep(0.01)
+        # Overlaps the first alone, so it tells whether that one's lock is still held.
+        probe = locks.acquire(PATH + b"/beside")
+        assert not probe.granted.done()
         assert not began.is_set()
         gate.open()
         await second
+        await probe.granted
+        locks.release(probe)
         child.post(Stop())
     inner.check()
 

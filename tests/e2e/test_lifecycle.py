@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +21,6 @@ from support.same import differences
 from support.worktrees import run_git
 
 pytestmark = pytest.mark.e2e
-
-_GENEROUS_S = 10.0
 
 
 @pytest.fixture
@@ -44,9 +41,7 @@ def test_a_killed_daemon_is_replaced_and_nothing_is_lost(place: Place, saved: st
     old = place.pid()
     place.kill(signal.SIGKILL)
     assert os.path.exists(place.socket)
-    begun = time.monotonic()
     assert messages(place) == ["one"]
-    assert time.monotonic() - begun < _GENEROUS_S
     assert place.pid() != old
     (place.ws / "f").write_text("two\n")
     assert place.json("status")["changes"] == [{"path": "f", "change": "modified", "dir": False}]
@@ -175,9 +170,7 @@ def test_the_daemon_outlives_who_started_it(place: Place):
     child = subprocess.Popen(
         line, cwd=place.ws, env=place.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
     )
-    begun = time.monotonic()
     out, err = child.communicate(timeout=60)
-    assert time.monotonic() - begun < _GENEROUS_S
     assert (child.returncode, len(out)) == (0, 41), err
     pid = place.pid()
     with contextlib.suppress(ProcessLookupError):

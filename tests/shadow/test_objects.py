@@ -149,7 +149,18 @@ def test_a_cut_pack(bare: Bare):
     for size in (50_000, 12, 0):
         os.chmod(path, 0o600)
         os.truncate(path, size)
-        assert refused(opened(bare), oid) == "store_damaged"
+        # It vouches for nothing, so that the next save writes again what is still there.
+        objects = opened(bare)
+        assert oid not in objects
+        assert refused(objects, oid) == "object_missing"
+
+
+def test_what_could_not_be_read_for_a_moment_is_no_suspect_for_ever(bare: Bare):
+    oid = bare.put(b"data")[0]
+    objects = opened(bare)
+    objects.distrust(oid)
+    assert oid in objects
+    assert not objects.suspects
 
 
 def test_any_damage_gives_the_content_or_an_error(bare: Bare):
@@ -263,7 +274,9 @@ def test_suspects_are_shared_between_a_stores_readers(bare: Bare):
     one = opened(bare)
     other = ObjectStore(bare.folder, one.suspects)
     other.refresh()
-    other.distrust(oid)
+    path = bare.path(bare.packs()[0], b".pack")
+    bare.overwrite(path, 14, b"\xff\xff")
+    assert refused(other, oid) == "store_damaged"
     assert oid not in one
     writer = one.writer()
     assert writer.add(b"blob", b"data") == oid
@@ -356,7 +369,7 @@ def test_a_pack_that_may_not_be_read_is_missing(short_dir: Path):
         (name,) = [name for name in bare.packs() if index(bare, name) == [oid]]
         os.chmod(bare.path(name, b".pack"), 0)
         objects = opened(bare)
-        assert refused(objects, oid) == "store_damaged"
+        assert refused(objects, oid) == "object_missing"
         assert objects.read(other, b"blob") == b"other"
 
 

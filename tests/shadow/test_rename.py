@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ckptd.shadow.patch import rename
 from ckptd.shadow.patch.pair import Pair, Side
 from ckptd.shadow.patch.rename import find_renames
-from ckptd.shadow.patch import rename
 from ckptd.shadow.patch.similarity import MAX_SCORE, fingerprint, is_binary, percent, score
 from ckptd.shadow.patch.summary import render_name_status
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK, REGULAR

@@ -116,6 +116,18 @@ def test_undo_names_what_was_edited_since_and_its_safety_checkpoint_holds_it(des
     assert content(desk, b"a") == b"edited"
 
 
+def test_undo_makes_the_directories_again_that_were_deleted_since(desk):
+    desk.write(b"d/e/x", b"1")
+    saved = desk.save().id
+    desk.write(b"d/e/x", b"2")
+    desk.rollback(saved, b"d/e/x")
+    desk.remove(b"d")
+    result = desk.undo()
+    assert content(desk, b"d/e/x") == b"2"
+    # The directories are no paths of what is undone.
+    assert names(result.edited) == names(result.written) == [b"d/e/x"]
+
+
 def test_undo_is_about_its_own_paths_alone(desk):
     plant_some(desk)
     saved = desk.save().id
@@ -424,21 +436,21 @@ def test_a_reset_after_a_crash_supersedes_it(desk):
     assert wrecked.differences() == []
 
 
-def test_a_crash_before_the_first_write_leaves_nothing_to_undo(desk):
-    """Refs cannot be written, so that the restore is given up when its plan is already in the log."""
+def test_a_restore_whose_safety_checkpoint_gets_no_ref_is_given_up(desk):
+    """Its plan is in the log already, but nothing has been written: there is nothing to undo, now or later."""
     desk.write(b"a", b"1")
     saved = desk.save().id
     desk.write(b"a", b"2")
-    refs = os.path.join(desk.folder, b"refs/checkpoints")
-    os.rename(refs, refs + b"-aside")
-    with open(refs, "wb"):
-        pass
+    in_the_way = os.path.join(desk.folder, b"refs/checkpoints/0000000002")
+    os.makedirs(in_the_way + b"/x")
     before = stats(desk)
     with pytest.raises(DomainError):
         desk.rollback(saved, b"a")
-    os.unlink(refs)
-    os.rename(refs + b"-aside", refs)
+    os.removedirs(in_the_way + b"/x")
     assert stats(desk) == before
     for _ in range(2):
+        assert desk.status().interrupted is None
         nothing_left(desk.undo, "nothing_to_undo")
         desk.reopen()
+    desk.rollback(saved, b"a")
+    assert content(desk, b"a") == b"1"

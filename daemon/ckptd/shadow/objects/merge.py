@@ -7,7 +7,7 @@ file, or with an entry that no longer has the checksum of its index are left alo
 import os
 import zlib
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir
@@ -23,11 +23,6 @@ _TRAILER_BYTES: Final = 20
 _PLAIN_KINDS: Final = (1, 2, 3, 4)
 
 
-class _Small(NamedTuple):
-    idx: PackIndex
-    data: bytes
-
-
 def merge_packs(pack_dir: bytes, *, at_least: int = 2, hook: Callable[[str], None] = lambda _point: None) -> int:
     """Merge the small packs of a directory if there are ``at_least`` so many; return how many have gone.
 
@@ -39,12 +34,17 @@ def merge_packs(pack_dir: bytes, *, at_least: int = 2, hook: Callable[[str], Non
         paths = [os.path.join(pack_dir, name) for name in names if name.startswith(b"pack-") and name.endswith(b".idx")]
         if len(paths) < at_least:
             return 0
-        small = [found for path in paths if (found := _load(path)) is not None]
-        if len(small) < at_least:
-            return 0
-        merged = _copy(pack_dir, small)
+        writer = PackWriter(pack_dir, lambda _oid: False)
+        try:
+            # One pack at a time: all of them together may be more than the memory has room for.
+            copied = [index for path in paths if (index := _copy(path, writer)) is not None]
+            if len(copied) < at_least:
+                return 0
+            merged = writer.finish()
+        finally:
+            writer.abort()
         hook("merged")
-        gone = [one for one in small if merged is not None and one.idx.pack_path != _pack_path(pack_dir, merged)]
+        gone = [one for one in copied if merged is not None and one.pack_path != _pack_path(pack_dir, merged)]
         _unlink_all(pack_dir, names, gone, hook)
         return len(gone)
     except OSError as error:
@@ -55,8 +55,8 @@ def _pack_path(pack_dir: bytes, name: bytes) -> bytes:
     return os.path.join(pack_dir, name + b".pack")
 
 
-def _load(index_path: bytes) -> _Small | None:
-    """Read a pack that may be merged; None for one that must be left alone."""
+def _copy(index_path: bytes, writer: PackWriter) -> PackIndex | None:
+    """Copy a pack's entries; None, and nothing copied, for one that must be left alone."""
     stem = index_path[: -len(b".idx")]
     if os.path.exists(stem + b".keep"):
         return None
@@ -66,10 +66,14 @@ def _load(index_path: bytes) -> _Small | None:
         index = PackIndex(index_path)
         with open(index.pack_path, "rb") as file:
             data = file.read()
-        sound = all(_is_sound(data, *entry) for entry in _entries(index, data))
+        entries = _entries(index, data)
+        if not all(_is_sound(data, *entry) for entry in entries):
+            return None
     except (FileNotFoundError, DomainError):
         return None
-    return _Small(index, data) if sound else None
+    for oid, start, end, crc in entries:
+        writer.add_raw(oid, data[start:end], crc)
+    return index
 
 
 def _entries(index: PackIndex, data: bytes) -> list[tuple[bytes, int, int, int]]:
@@ -85,27 +89,16 @@ def _is_sound(data: bytes, _oid: bytes, start: int, end: int, crc: int) -> bool:
     return zlib.crc32(data[start:end]) == crc
 
 
-def _copy(pack_dir: bytes, small: list[_Small]) -> bytes | None:
-    writer = PackWriter(pack_dir, lambda _oid: False)
-    try:
-        for one in small:
-            for oid, start, end, crc in _entries(one.idx, one.data):
-                writer.add_raw(oid, one.data[start:end], crc)
-        return writer.finish()
-    finally:
-        writer.abort()
-
-
-def _unlink_all(pack_dir: bytes, names: list[bytes], gone: list[_Small], hook: Callable[[str], None]) -> None:
+def _unlink_all(pack_dir: bytes, names: list[bytes], gone: list[PackIndex], hook: Callable[[str], None]) -> None:
     # An index over many packs, and bitmaps, would go on naming packs that are no longer there.
     for name in names:
         if name.startswith(b"multi-pack-index") or name.endswith(b".bitmap"):
             os.unlink(os.path.join(pack_dir, name))
     for one in gone:
-        one.idx.close()
+        one.close()
         # Without its index a pack is invisible; without its pack an index would vouch for nothing.
-        os.unlink(one.idx.path)
+        os.unlink(one.path)
         hook("unlinking")
-        os.unlink(one.idx.pack_path)
+        os.unlink(one.pack_path)
     if gone:
         fsync_dir(pack_dir)

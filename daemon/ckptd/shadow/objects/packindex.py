@@ -37,6 +37,11 @@ class PackIndex:
         """The path of the pack that this index is of."""
         return self.path[: -len(b".idx")] + b".pack"
 
+    @property
+    def pack_checksum(self) -> bytes:
+        """The checksum that the pack ends with, 20 bytes."""
+        return self._data[-40:-20]
+
     def find(self, oid: bytes) -> int | None:
         """Give the offset of an object in the pack, or None; an offset that cannot be right is none."""
         first = oid[0]

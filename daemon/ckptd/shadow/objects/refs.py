@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir, read_if_there, replace_file
 
@@ -82,6 +83,15 @@ class Refs:
                 fsync_dir(os.path.dirname(path))
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                raise from_os_error(error, "delete the ref", path) from error
+
+    def withdraw_tag(self, name: str, commit: bytes) -> None:
+        """Take back a tag that was just written, if it points to this commit; raises DomainError."""
+        path = os.path.join(self._git_dir, TAGS + name.encode("utf-8"))
+        if self._read_loose(TAGS + name.encode("utf-8")) == commit:
+            try:
+                os.unlink(path)
             except OSError as error:
                 raise from_os_error(error, "delete the ref", path) from error
 
@@ -200,6 +210,9 @@ class Refs:
         if os.path.isdir(folder):
             return
         parent = os.path.dirname(folder)
+        if folder == self._git_dir or len(parent) >= len(folder):
+            # The store itself is gone: nothing must be acknowledged in a husk of it.
+            raise DomainError("store_damaged", f"the store {to_text(self._git_dir)} is gone")
         self._make_folder(parent)
         try:
             os.mkdir(folder, 0o700)

@@ -95,8 +95,15 @@ class ObjectStore:
 
     def __contains__(self, oid: bytes) -> bool:
         if oid in self.suspects:
-            return False
+            return self._is_sound(oid)
         return any(index.find(oid) is not None for index in self._indexes.values()) or self._is_loose(oid)
+
+    def _is_sound(self, oid: bytes) -> bool:
+        """Look at a suspect again: what could not be read once may only have been out of reach for a moment."""
+        if not any(self._find(oid, kind) is not None for kind in KIND_NUMBERS):
+            return False
+        self.suspects.discard(oid)
+        return True
 
     def distrust(self, oid: bytes) -> None:
         """Count an object as missing until it is written again."""
@@ -162,6 +169,10 @@ class ObjectStore:
                 raise
             # One damaged index hurts the objects in its pack alone; they are missing now.
             return False
+        if not _is_whole(index):
+            # Cut, or not the pack of this index: what it would vouch for has to be written again.
+            index.close()
+            return True
         self._indexes[name] = index
         return True
 
@@ -232,6 +243,17 @@ def _refuse_shortage(error: OSError, path: bytes) -> None:
     """Raise DomainError where it is this process that lacks something: the object may be as good as ever."""
     if error.errno in _SHORTAGES:
         raise from_os_error(error, "read an object of", path) from error
+
+
+def _is_whole(index: PackIndex) -> bool:
+    """Tell whether a pack ends as its index says: with the checksum of all of it."""
+    try:
+        with open(index.pack_path, "rb") as file:
+            file.seek(-20, os.SEEK_END)
+            return file.read() == index.pack_checksum
+    except OSError as error:
+        _refuse_shortage(error, index.pack_path)
+        return False
 
 
 def _parse_header(head: bytes) -> tuple[int, int, int]:

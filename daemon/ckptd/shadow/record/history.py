@@ -3,6 +3,17 @@
 The rule: a reset or rollback can be undone. undo reverses the newest that is not undone; redo reverses the newest
 undo; a new reset or rollback clears what could be redone; a save changes nothing of this, and neither does a reset or
 rollback that had nothing to change.
+
+A restore that was cut off is finished before anything older is reversed, as long as no other restore came after it:
+
+- The same request, sent again, goes on with it. So does a new undo where an undo was cut off, and a new redo where a
+  redo was. It stays one operation with one number, and is answered with its first safety checkpoint.
+- Each pass makes a safety checkpoint of its own before it writes: what was edited between the passes is in the later
+  one, and the answer names what undoing will not bring back of it.
+- Undoing it takes one step, to the worktree before the first pass: a path has the state that the first safety
+  checkpoint has for it, if that has one or if the first pass was to change the path. Any other path has the state of
+  the first later safety checkpoint of which the same is true, unless that would need a directory that was not there.
+- A cut-off undo is taken back by redo, a cut-off redo by undo, from its safety checkpoints.
 """
 
 from collections.abc import Iterable
@@ -34,7 +45,7 @@ def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome]) -> His
         outcome = outcomes.get(intent.n)
         if outcome is not None and not outcome.done:
             continue
-        if outcome is not None or intent.verb == "save":
+        if intent.verb == "save" or (outcome is not None and not outcome.head_stays):
             head = intent.after
         if _changed_nothing(intent):
             continue

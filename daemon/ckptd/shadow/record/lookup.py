@@ -36,6 +36,7 @@ class Lookup:
         self._refs = refs
         self._legacy = legacy
         self._cache: dict[str, Checkpoint] = {}
+        self._taken_head: tuple[str | None] | None = None
         self._seen: Mapping[int, bytes] | None = None
         self._by_seq: Mapping[int, str] = {}
         self._ids: frozenset[str] = frozenset()
@@ -88,8 +89,14 @@ class Lookup:
 
     def head(self) -> str | None:
         """Give the id that HEAD holds, if its checkpoint exists."""
+        if self._taken_head is not None:
+            return self._taken_head[0]
         head = self._refs.head()
         return head.decode("ascii") if head is not None else None
+
+    def take_head(self, checkpoint_id: str | None) -> None:
+        """Take what the owner of the store knows to be head; HEAD may lag behind where the disk is full."""
+        self._taken_head = (checkpoint_id,)
 
     def names(self) -> Names:
         """Give what resolve() needs of the store itself, as it is now."""

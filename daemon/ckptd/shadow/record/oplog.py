@@ -1,9 +1,11 @@
 """The operation log: every operation that changed something, in order, appended and never rewritten.
 
 One JSON object a line. An operation first writes its intent (what it is about to do, with the ids it has planned),
-then acts, then writes what came of it under the same number. An intent without an outcome was cut off.
+then acts, then writes what came of it under the same number. An intent without an outcome was cut off; going on with it
+writes its intent anew, under the same number and with one more pass, and that line is the one that counts.
 """
 
+import logging
 import os
 from typing import Final, Literal
 
@@ -13,9 +15,18 @@ from ckpt_protocol.structs import WirePath
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir
 
-__all__ = ["Intent", "OperationLog", "Outcome", "Verb"]
+__all__ = ["Intent", "OperationLog", "Outcome", "Pass", "Verb"]
+
+_logger = logging.getLogger(__name__)
 
 Verb = Literal["open", "save", "reset", "rollback", "undo", "redo"]
+
+
+class Pass(msgspec.Struct, frozen=True, kw_only=True):
+    """A restore that was cut off and gone on with: what stood there by then, and which paths were still to change."""
+
+    safety: str
+    paths: list[WirePath]
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defaults=True):
@@ -23,7 +34,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
 
     ``target`` is the checkpoint whose content a restore writes, ``safety`` the one that holds what it overwrites,
     ``undoes`` the number of the operation that an undo or redo reverses. Of a save: ``tag`` is to point to it, and
-    ``files`` counts what is in it.
+    ``files`` counts what is in it. ``later``: how a restore went on after it had been cut off, oldest first;
+    ``paths`` and ``safety`` stay those of its first pass.
     """
 
     n: int
@@ -42,19 +54,21 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
     paths: list[WirePath] = []
     tag: str | None = None
     files: int = 0
+    later: list[Pass] = []
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_defaults=True):
     """What came of intent ``n``: the answer as it was given, so that a retried request gets it again.
 
     ``done`` false: the operation was given up, and nothing of it holds. ``paths`` are those that a restore really
-    changed.
+    changed. ``head_stays``: head is still what it was before, for the restore was stopped before its end.
     """
 
     n: int
     done: bool = True
     result: msgspec.Raw = msgspec.Raw(b"null")
     paths: list[WirePath] | None = None
+    head_stays: bool = False
 
 
 class OperationLog:
@@ -125,6 +139,19 @@ class OperationLog:
             raise from_os_error(error, "write the operation log", self._path) from error
         self._note(line)
 
+    def conclude(self, outcome: Outcome, *, durable: bool = True) -> bool:
+        """Write an outcome of what is done already: where the disk refuses it, it still holds for this process.
+
+        Opening the store finds it out again, as after a crash. False tells that it is not on disk.
+        """
+        try:
+            self.write(outcome, durable=durable)
+        except DomainError as error:
+            _logger.warning("%s", error)
+            self._note(outcome)
+            return False
+        return True
+
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
@@ -158,6 +185,8 @@ class OperationLog:
         # Outcomes count too: of a damaged line's operation the outcome may be all that is left.
         self._last_number = max(self._last_number, line.n)
         if isinstance(line, Intent):
+            # One that is gone on with comes after whatever was done in between.
+            self.intents.pop(line.n, None)
             self.intents[line.n] = line
             self._by_token[line.token] = line.n
             self._next_seq = max(self._next_seq, line.next_seq)

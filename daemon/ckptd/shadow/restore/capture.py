@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from ckpt_protocol.wirepath import to_text
 from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.restore.handle import Blocked, Directory, walk
-from ckptd.shadow.scan.exclusion import OTHER_MOUNT, SPECIAL, UNREADABLE
+from ckptd.shadow.scan.exclusion import OTHER_MOUNT, SPECIAL, STORE, UNREADABLE
+from ckptd.shadow.scan.foreignstore import is_store_folder
 from ckptd.shadow.scan.reading import read_file, read_link
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR, is_git_dir
@@ -103,8 +104,10 @@ class Disk:
         if found.st_dev != self._root_dev:
             return Found(problem=OTHER_MOUNT)
         if (found.st_dev, found.st_ino) in self._guard:
-            return Found(problem="store", detail="no checkpoint holds the checkpoints themselves")
+            return Found(problem=STORE, detail="no checkpoint holds the checkpoints themselves")
         if stat.S_ISDIR(found.st_mode):
+            if _is_store(here, name):
+                return Found(problem=STORE, detail="no checkpoint holds other checkpoints")
             return Found(State(DIRECTORY, b"", stat.S_IMODE(found.st_mode)))
         if stat.S_ISLNK(found.st_mode):
             result = read_link(here.fd, name, found, self._sink)
@@ -119,6 +122,17 @@ class Disk:
         if result.oid is None or result.problem is not None:
             return Found(problem=result.problem or UNREADABLE, detail=result.detail)
         return Found(State(mode, result.oid, perm))
+
+
+def _is_store(here: Directory, name: bytes) -> bool:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here.fd)
+    except OSError:
+        return False
+    try:
+        return is_store_folder(fd, [os.fsencode(one) for one in os.listdir(fd)])
+    finally:
+        os.close(fd)
 
 
 def _kind_of(found: os.stat_result) -> State | None:

@@ -5,13 +5,14 @@ from typing import Final, NamedTuple
 from ckpt_protocol.structs import LeftOut, to_wire
 from ckptd.errors import spelled
 
-__all__ = ["LARGE", "NAME", "OTHER_MOUNT", "SPECIAL", "UNREADABLE", "UNSTABLE", "Exclusion"]
+__all__ = ["LARGE", "NAME", "OTHER_MOUNT", "SPECIAL", "STORE", "UNREADABLE", "UNSTABLE", "Exclusion"]
 
 # By policy: a checkpoint without these is complete.
 LARGE: Final = "large"
 NAME: Final = "name"
 OTHER_MOUNT: Final = "other_mount"
 SPECIAL: Final = "special"
+STORE: Final = "store"
 
 # By failure: a checkpoint without these is not.
 UNREADABLE: Final = "unreadable"

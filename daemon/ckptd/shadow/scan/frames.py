@@ -20,8 +20,22 @@ class Frame:
     ``fd`` is -1 while the directory is closed, and for good where it could not be found again.
     """
 
-    __slots__ = ("basis", "children", "entries", "fd", "identity", "ignored", "name", "now_ns", "old", "only_tracked",
-                 "path", "pending", "perm")  # fmt: skip
+    __slots__ = (
+        "basis",
+        "children",
+        "entries",
+        "fd",
+        "identity",
+        "ignored",
+        "is_store",
+        "name",
+        "now_ns",
+        "old",
+        "only_tracked",
+        "path",
+        "pending",
+        "perm",
+    )  # fmt: skip
 
     def __init__(self, fd: int, path: bytes, name: bytes, perm: int, old: DirNode | None, basis: Basis) -> None:
         self.fd = fd
@@ -31,6 +45,7 @@ class Frame:
         self.old = old
         self.basis = basis
         self.only_tracked = False
+        self.is_store = False
         self.now_ns = 0
         self.identity = (0, 0)
         self.entries: dict[bytes, bytes] = {}

@@ -18,7 +18,8 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.scan.basis import Basis, BasisMaker
 from ckptd.shadow.scan.entry import SIGNATURE, is_racy, is_settled, mode_of, pack_entry, signature
-from ckptd.shadow.scan.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, UNREADABLE, UNSTABLE, Exclusion
+from ckptd.shadow.scan.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, STORE, UNREADABLE, UNSTABLE, Exclusion
+from ckptd.shadow.scan.foreignstore import is_store_folder
 from ckptd.shadow.scan.frames import DIR_FLAGS, Frame, FrameStack
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.mounts import clock_margin_ns
@@ -179,6 +180,8 @@ class _Walk:
     @staticmethod
     def _place(parent: Frame, frame: Frame, node: DirNode) -> None:
         """Hang a finished directory below its parent; an ignored one only if it holds something tracked."""
+        if frame.is_store:
+            return
         if frame.only_tracked and not node.entries and not node.children:
             parent.ignored.add(frame.name + b"/")
             return
@@ -199,6 +202,10 @@ class _Walk:
                 raise from_os_error(error, "list the worktree") from error
             refuse_shortage(error, frame.path)
             self._skip(frame.path, UNREADABLE, error.strerror)
+            return
+        if frame.path and is_store_folder(frame.fd, items):
+            frame.is_store = True
+            self.excluded.append(Exclusion(frame.path, STORE, "checkpoints of another worktree"))
             return
         frame.basis = self._basis_maker.enter(frame.basis, frame.path, frame.fd, items, frame.old)
         known = frame.old if frame.old is not None and frame.old.basis is frame.basis else None

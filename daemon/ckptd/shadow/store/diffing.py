@@ -61,7 +61,7 @@ class Differ:
 
     def _make(self, params: DiffParams, asker: Asker) -> Spool:
         repo = self._repo
-        start = repo.lookup.open(repo.lookup.resolve(params.from_id or "HEAD")).root
+        start = repo.lookup.open(repo.lookup.resolve("HEAD" if params.from_id is None else params.from_id)).root
         end = None if params.to_id == WORKTREE else repo.lookup.open(repo.lookup.resolve(params.to_id)).root
         fresh = SpoolSink(os.path.join(repo.folder, b"ckpt"))
         spool = Spool(os.path.join(repo.folder, b"ckpt"))

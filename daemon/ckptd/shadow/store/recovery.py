@@ -1,5 +1,6 @@
 """Opening a store after whatever happened to the last daemon."""
 
+import contextlib
 import logging
 import os
 from typing import Final
@@ -7,7 +8,6 @@ from typing import Final
 import msgspec
 
 from ckpt_protocol.checkpoint import SaveResult
-from ckpt_protocol.structs import from_wire
 from ckptd.errors import DomainError, from_os_error, spelled
 from ckptd.shadow.objects.durable import TEMP_PREFIX as TEMP_FILE
 from ckptd.shadow.objects.pack import TEMP_PREFIX as TEMP_PACK
@@ -16,6 +16,7 @@ from ckptd.shadow.record.info import Info
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
 from ckptd.shadow.restore.tidy import tidy
+from ckptd.shadow.store.passes import planned
 from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.trees.view import find_state
 
@@ -27,12 +28,15 @@ _RESTORES: Final = ("reset", "rollback", "undo", "redo")
 
 
 def sweep(folder: bytes) -> None:
-    """Remove what a killed process left half-written. The data lock is held, so no living one can own it."""
+    """Remove what a killed process left half-written. The data lock is held, so no living one can own it.
+
+    A disk that refuses is no reason to keep a store shut: what is left takes space and nothing else.
+    """
     try:
         for path in (b"", b"ckpt", b"objects/pack", b"refs"):
             _sweep_tree(os.path.join(folder, path), deep=path == b"refs")
     except OSError as error:
-        raise from_os_error(error, "clean up", folder) from error
+        _logger.warning("%s", from_os_error(error, "clean up", folder))
 
 
 def _sweep_tree(top: bytes, *, deep: bool) -> None:
@@ -56,17 +60,29 @@ def recover(log: OperationLog, lookup: Lookup, refs: Refs) -> None:
         if intent.n in log.outcomes:
             continue
         if intent.verb == "save":
-            if intent.id in ids and intent.tag is not None and intent.tag not in refs.tags():
-                refs.write_tag(intent.tag, intent.id.encode())
-            log.write(_saved(intent, lookup) if intent.id in ids else Outcome(n=intent.n, done=False))
+            _set_tag(intent, refs, ids)
+            log.conclude(_saved(intent, lookup) if intent.id in ids else Outcome(n=intent.n, done=False))
         elif intent.safety not in ids:
-            log.write(Outcome(n=intent.n, done=False))
+            log.conclude(Outcome(n=intent.n, done=False))
+
+
+def _set_tag(intent: Intent, refs: Refs, ids: frozenset[str]) -> None:
+    """Set the tag of a save that was cut off before it came to that."""
+    if intent.tag is None or intent.id is None or intent.id not in ids or intent.tag in refs.tags():
+        return
+    try:
+        refs.write_tag(intent.tag, intent.id.encode())
+    except DomainError as error:
+        _logger.warning("%s", error)
 
 
 def interrupted(log: OperationLog) -> Intent | None:
-    """Give the restore that was cut off, if no other restore came after it."""
-    restores = [intent for intent in log.intents.values() if intent.verb in _RESTORES]
-    return restores[-1] if restores and restores[-1].n not in log.outcomes else None
+    """Give the restore that was cut off, if no other restore came after it; what was given up counts for nothing."""
+    for intent in reversed(log.intents.values()):
+        outcome = log.outcomes.get(intent.n)
+        if intent.verb in _RESTORES and (outcome is None or outcome.done):
+            return intent if outcome is None else None
+    return None
 
 
 def clear_up(intent: Intent, worktree: bytes, lookup: Lookup) -> list[bytes]:
@@ -81,7 +97,7 @@ def clear_up(intent: Intent, worktree: bytes, lookup: Lookup) -> list[bytes]:
     except (DomainError, OSError):
         return []
     try:
-        folders = sorted({from_wire(path).rpartition(b"/")[0] for path in intent.paths})
+        folders = sorted({path.rpartition(b"/")[0] for path in planned(intent)})
         return tidy(root_fd, os.fstat(root_fd).st_dev, folders, lambda state: state.oid in held)
     except DomainError as error:
         _logger.warning("%s", error)
@@ -93,15 +109,15 @@ def clear_up(intent: Intent, worktree: bytes, lookup: Lookup) -> list[bytes]:
 def _held(intent: Intent, lookup: Lookup) -> set[bytes]:
     """Give the ids of everything that a restore was about to overwrite, delete or write: checkpoints hold it."""
     held = _held_by(intent.safety or "", intent, lookup)
-    try:
-        return held | _held_by(intent.target or "", intent, lookup)
-    except DomainError:
-        return held
+    for one in (intent.target or "", *(later.safety for later in intent.later)):
+        with contextlib.suppress(DomainError):
+            held |= _held_by(one, intent, lookup)
+    return held
 
 
 def _held_by(checkpoint_id: str, intent: Intent, lookup: Lookup) -> set[bytes]:
     root = lookup.open(checkpoint_id).root
-    states = (find_state(root, from_wire(path)) for path in intent.paths)
+    states = (find_state(root, path) for path in planned(intent))
     return {state.oid for state in states if state is not None}
 
 

@@ -1,5 +1,6 @@
 """One worktree's store, open: its objects, refs, log and model, and how a checkpoint is made durable."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +33,8 @@ from ckptd.shadow.trees.view import Key
 
 __all__ = ["Draft", "Repository", "legacy_checkpoints"]
 
+_logger = logging.getLogger(__name__)
+
 # A model is written at once where that is cheap or much has changed; else at most this often.
 _CHEAP_FILES: Final = 5_000
 _MODEL_EVERY_S: Final = 30.0
@@ -59,6 +62,7 @@ class Repository:
         self.worktree: Final = metadata.path
         self.settings: Final = settings
         self.clock: Final = clock
+        self._head: str | None = None
         sweep(folder)
         self.legacy: Final = legacy_checkpoints(folder, metadata.path)
         self.objects: Final = ObjectStore(folder, others=self.legacy.objects if self.legacy is not None else None)
@@ -72,12 +76,16 @@ class Repository:
         self.model: DirNode | None = None
         self._fingerprint = b""
         self._written_s = 0.0
-        self._load_model()
-        recover(self.log, self.lookup, self.refs)
-        cut_off = interrupted(self.log)
-        if cut_off is not None:
-            clear_up(cut_off, self.worktree, self.lookup)
-        self._settle_head()
+        try:
+            self._load_model()
+            recover(self.log, self.lookup, self.refs)
+            cut_off = interrupted(self.log)
+            if cut_off is not None:
+                clear_up(cut_off, self.worktree, self.lookup)
+            self._settle_head()
+        except BaseException:
+            self._let_go()
+            raise
 
     @property
     def history(self) -> History:
@@ -87,7 +95,7 @@ class Repository:
     @property
     def head(self) -> str | None:
         """The base of comparison, None while there is no checkpoint."""
-        return self.lookup.names().head
+        return self._head if self._head in self.lookup.ids() else None
 
     def scan(
         self,
@@ -175,20 +183,30 @@ class Repository:
         info = draft.info.hex().encode() if draft.info is not None else None
         self.refs.write_checkpoint(draft.seq, draft.id.encode(), info)
 
-    def withdraw(self, draft: Draft, number: int) -> None:
+    def withdraw(self, draft: Draft, number: int, tag: str | None = None) -> None:
         """Undo what publish() did of a draft and give up its operation, as far as the disk lets us.
 
         What it does not let us do now, opening the store does.
         """
         try:
             self.refs.withdraw_checkpoint(draft.seq)
+            if tag is not None:
+                self.refs.withdraw_tag(tag, draft.id.encode())
             self.log.write(Outcome(n=number, done=False), durable=False)
         except DomainError:
             return
 
     def set_head(self, checkpoint_id: str | None) -> None:
-        """Point HEAD to what the log says is head."""
-        self.refs.write_head(checkpoint_id.encode() if checkpoint_id is not None else None)
+        """Take what the log says is head, and point HEAD to it.
+
+        HEAD can be derived from the log: a disk that refuses it takes nothing from what has been done.
+        """
+        self._head = checkpoint_id
+        self.lookup.take_head(checkpoint_id)
+        try:
+            self.refs.write_head(checkpoint_id.encode() if checkpoint_id is not None else None)
+        except DomainError as error:
+            _logger.warning("%s", error)
 
     def now(self) -> str:
         """The time, as the log has it."""
@@ -226,6 +244,9 @@ class Repository:
     def close(self) -> None:
         """Write what is worth keeping and let go of all files."""
         self.write_model()
+        self._let_go()
+
+    def _let_go(self) -> None:
         self.objects.close()
         if self.legacy is not None:
             self.legacy.close()
@@ -263,6 +284,9 @@ class Repository:
             wanted = self._newest(by_seq)
         if wanted != here:
             self.set_head(wanted)
+        else:
+            self._head = wanted
+            self.lookup.take_head(wanted)
 
     def _newest(self, by_seq: Mapping[int, str]) -> str | None:
         for seq in sorted(by_seq, reverse=True):

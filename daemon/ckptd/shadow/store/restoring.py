@@ -75,7 +75,7 @@ class Restorer:
     def _target(self, params: RestoreParams, asker: Asker) -> Loaded:
         """Give the checkpoint to restore; one of 0.3.6 becomes a checkpoint of ours, unless this is only a plan."""
         repo = self._repo
-        target = repo.lookup.open(repo.lookup.resolve(params.id or "HEAD"))
+        target = repo.lookup.open(repo.lookup.resolve("HEAD" if params.id is None else params.id))
         if repo.legacy is None or not target.checkpoint.legacy:
             return target
         if params.dry_run:
@@ -326,7 +326,7 @@ class Restorer:
     def _conclude(self, intent: Intent, result: RestoreResult, paths: list[bytes] | None) -> None:
         changed = None if paths is None else [to_wire(path) for path in sorted(paths)]
         outcome = Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result)), paths=changed)
-        self._repo.log.write(outcome)
+        self._repo.log.conclude(outcome)
         self._repo.set_head(intent.after)
 
     def _intent(

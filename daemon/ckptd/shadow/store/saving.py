@@ -113,7 +113,7 @@ class Saver:
             # The ref is durable; an outcome that a crash loses is found out again from it.
             repo.log.write(Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result))), durable=False)
         except DomainError:
-            repo.withdraw(draft, intent.n)
+            repo.withdraw(draft, intent.n, params.tag)
             raise
         repo.set_head(draft.id)
         repo.adopt(scan.root)
@@ -142,7 +142,8 @@ class Saver:
         """Refuse a name that is no tag's, is taken (but by ``allowed``), or is a folder of other tags' names."""
         check_tag(name)
         for other, oid in self._repo.refs.tags().items():
-            if other == name and oid.decode("ascii") == allowed:
+            # What a tag stood for may be gone: then its name is free again.
+            if other == name and (oid.decode("ascii") == allowed or oid.decode("ascii") not in self._repo.lookup.ids()):
                 continue
             if other == name or other.startswith(name + "/") or name.startswith(other + "/"):
                 raise DomainError("tag_exists", f"there is a tag {other} already", hint="choose another name")

@@ -1,0 +1,28 @@
+"""Stores of other worktrees, should a worktree hold their checkpoint directory: recognised by what they are.
+
+A daemon writes to them while a scan runs; as files of a checkpoint they would be rolled back under its hands.
+"""
+
+import os
+from collections.abc import Collection
+from typing import Final
+
+__all__ = ["is_store_folder"]
+
+_METADATA: Final = b"ckpt/metadata.json"
+_LOCK: Final = b".lock"
+
+
+def is_store_folder(dir_fd: int, names: Collection[bytes]) -> bool:
+    """Tell whether an open directory with these names is a store, or a checkpoint directory with a store in it."""
+    if b"ckpt" in names:
+        return b"objects" in names and b"HEAD" in names and _exists(dir_fd, _METADATA)
+    return _LOCK in names and any(_exists(dir_fd, name + b"/" + _METADATA) for name in names)
+
+
+def _exists(dir_fd: int, path: bytes) -> bool:
+    try:
+        os.lstat(path, dir_fd=dir_fd)
+    except OSError:
+        return False
+    return True

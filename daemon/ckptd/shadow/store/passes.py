@@ -1,0 +1,85 @@
+"""The passes of a restore that was cut off and gone on with, and what was there before all of them.
+
+The rule is the one of ckptd.shadow.record.history.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from ckpt_protocol.structs import from_wire
+from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.record.oplog import Intent
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.view import DirectoryView, find_state
+
+__all__ = ["Before", "origins", "passes_of", "planned"]
+
+
+class Before(NamedTuple):
+    """What a safety checkpoint says of the worktree before one pass, and the paths that this pass was to change."""
+
+    root: DirectoryView
+    paths: Collection[bytes]
+
+
+def planned(intent: Intent) -> set[bytes]:
+    """Give the paths that any pass was to change."""
+    return {from_wire(path) for paths in (intent.paths, *(later.paths for later in intent.later)) for path in paths}
+
+
+def passes_of(intent: Intent, lookup: Lookup, *, answered: bool) -> list[Before]:
+    """Give the passes of a restore, oldest first; raises DomainError where a safety checkpoint is gone.
+
+    A pass of one that was not answered may have been cut off before its safety checkpoint was made: it wrote nothing.
+    """
+    found = [Before(lookup.open(intent.safety or "").root, {from_wire(path) for path in intent.paths})]
+    ids = lookup.ids()
+    for later in intent.later:
+        if answered or later.safety in ids:
+            found.append(Before(lookup.open(later.safety).root, {from_wire(path) for path in later.paths}))
+    return found
+
+
+def origins(passes: Sequence[Before], paths: Collection[bytes]) -> list[list[bytes]]:
+    """Tell for each pass which of the paths have the state from before it, once the restore is undone."""
+    found: list[list[bytes]] = [[] for _ in passes]
+    for path in sorted(paths):
+        number = _origin(passes, path)
+        found[0 if _would_need_another(passes, path, number) else number].append(path)
+    return found
+
+
+def _origin(passes: Sequence[Before], path: bytes) -> int:
+    for number, (root, paths) in enumerate(passes):
+        if path in paths or find_state(root, path) is not None:
+            return number
+    return 0
+
+
+def _would_need_another(passes: Sequence[Before], path: bytes, number: int) -> bool:
+    """Tell whether something from before an earlier pass stands in the way above a path, or nothing stood there."""
+    for folder in _above(path):
+        for root, paths in passes[:number]:
+            state = find_state(root, folder)
+            if state is not None and not state.is_dir:
+                return True
+            if state is None and folder in paths:
+                return True
+            if state is not None:
+                break
+    return False
+
+
+def _above(path: bytes) -> Iterator[bytes]:
+    folder = path.rpartition(b"/")[0]
+    while folder:
+        yield folder
+        folder = folder.rpartition(b"/")[0]
+
+
+def state_before(passes: Sequence[Before], path: bytes) -> State | None:
+    """Give what stood at a path before the first pass that was to change it."""
+    for root, paths in passes:
+        if path in paths:
+            return find_state(root, path)
+    return None
