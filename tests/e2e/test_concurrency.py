@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support import saves
+from support import holding_ckptd, saves
+from support.cli_run import ROOT
 from support.live import Place
 from support.poll import until
 
@@ -46,10 +47,20 @@ def test_clients_that_start_at_once_start_one_daemon(place: Place):
     assert set(place.daemons()) == pids
 
 
-def test_clients_that_save_at_once_start_one_daemon(place: Place):
+def test_clients_that_save_or_look_at_once_start_one_daemon_and_are_all_answered(place: Place):
     (place.ws / "f").write_text("f\n")
-    answers = answers_of([begin_saving(place, place.ws, f"by {number}", 1) for number in range(CLIENTS // 3)])
-    assert len({answer["pid"] for answer in answers}) == 1
+    first = place.save("first")
+    place.kill()
+    (place.ws / "g").write_text("g\n")
+    children = [place.start("--json", ["save", "status"][number % 2]) for number in range(CLIENTS)]
+    told = [child.communicate(timeout=90) for child in children]
+    assert [child.returncode for child in children] == [0] * CLIENTS, told
+    answers = [one_line(out) for out, _ in told]
+    saves, looks = answers[::2], answers[1::2]
+    # One of them made the checkpoint; the others found nothing to add.
+    assert len({answer["id"] for answer in saves}) == 1
+    assert sorted(answer["created"] for answer in saves) == [False] * (len(saves) - 1) + [True]
+    assert {answer["head"] for answer in looks} <= {first, saves[0]["id"]}
     assert len(place.daemons()) == 1
 
 
@@ -66,58 +77,88 @@ def test_eight_processes_save_eight_times_each_into_one_worktree(place: Place):
         assert place.json("cat", answer["ids"][3], name)["data"] == (place.ws / name).read_text()
 
 
-def test_eight_worktrees_at_once(place: Place):
+def test_eight_processes_save_eight_times_each_into_worktrees_of_their_own(place: Place):
     roots = [place.home / f"tree {number}" for number in range(8)]
     for root in roots:
         root.mkdir()
-    answers = answers_of([begin_saving(place, root, "f", 4) for root in roots])
+    answers = answers_of([begin_saving(place, root, "f", 8) for root in roots])
     assert len({answer["pid"] for answer in answers}) == 1
+    assert [len(set(answer["ids"])) for answer in answers] == [8] * 8
     for root, answer in zip(roots, answers, strict=True):
         assert [record["id"] for record in place.json("-w", str(root), "ls")["checkpoints"]] == answer["ids"][::-1]
     assert len(place.stores()) == 8
 
 
-def test_a_slow_save_holds_up_nobody_else(place: Place):
-    place.heavy()
+class Hold:
+    """A daemon that holds the save of ``ws`` which ``words`` begin, until ``let_go()``; ``child`` is its client."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._path = place.base / "hold"
+        words = [sys.executable, holding_ckptd.__file__, place.socket]
+        paths = os.pathsep.join([str(ROOT / "tests"), place.environ["PYTHONPATH"]])
+        place.spawn(words, {**place.environ, "PYTHONPATH": paths})
+        until(lambda: os.path.exists(place.socket))
+        self.message = f"hold {self._path}"
+
+    def begin(self, *words: str) -> "subprocess.Popen[bytes]":
+        child = self._place.start(*words, "save", self.message)
+        until(lambda: os.path.exists(f"{self._path}.begun") or child.poll() is not None)
+        assert child.poll() is None, "the save was not held"
+        assert self._place.is_busy()
+        return child
+
+    def let_go(self) -> None:
+        self._path.touch()
+
+
+@pytest.fixture
+def hold(place: Place) -> Hold:
+    """A daemon that can be made to stay in the middle of a save."""
+    return Hold(place)
+
+
+def test_a_slow_save_holds_up_nobody_else(place: Place, hold: Hold):
+    (place.ws / "f").write_text("f\n")
     other = place.home / "other"
     other.mkdir()
     (other / "f").write_text("f\n")
     place.save("-w", str(other))
-    slow = place.start("save")
-    until(place.is_busy)
+    slow = hold.begin()
     (other / "g").write_text("g\n")
     place.save("-w", str(other))
     place.done("daemon", "status")
-    assert slow.poll() is None, "the slow save was too fast to tell"
+    assert slow.poll() is None
+    hold.let_go()
     out, err = slow.communicate(timeout=90)
     assert (slow.returncode, len(out)) == (0, 41), err
 
 
-def test_a_client_that_is_killed_does_not_cut_its_save_short(place: Place):
-    place.heavy(48)
-    child = place.start("save", "of the dead")
-    until(place.is_busy)
+def test_a_client_that_is_killed_does_not_cut_its_save_short(place: Place, hold: Hold):
+    (place.ws / "f").write_text("f\n")
+    child = hold.begin()
     child.kill()
     child.wait()
+    hold.let_go()
     # A read does not wait behind the save, so the next client has to look again.
-    until(lambda: [record["message"] for record in place.json("ls")["checkpoints"]] == ["of the dead"])
+    until(lambda: [record["message"] for record in place.json("ls")["checkpoints"]] == [hold.message])
     again = place.json("save", "of the living")
     assert (again["created"], again["seq"], again["complete"]) == (False, 1, True)
     assert place.json("status")["changes"] == []
 
 
-def test_reads_go_on_during_a_save(place: Place):
+def test_reads_go_on_during_a_save(place: Place, hold: Hold):
     (place.ws / "f").write_text("f\n")
     first = place.save("first")
-    place.heavy(48)
-    slow = place.start("save", "second")
-    until(place.is_busy)
+    (place.ws / "f").write_text("g\n")
+    slow = hold.begin()
     seen = [record["id"] for record in place.json("ls")["checkpoints"]]
     content = place.json("cat", first, "f")["data"]
-    still = slow.poll() is None
     assert (seen, content) == ([first], "f\n")
-    assert still, "the slow save was too fast to tell"
+    assert slow.poll() is None
+    hold.let_go()
     assert slow.wait(90) == 0
+    assert len(place.json("ls")["checkpoints"]) == 2
 
 
 def test_saves_and_restores_from_all_sides(place: Place):
@@ -158,25 +199,24 @@ def is_asleep(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
-def test_ctrl_c_during_a_save(place: Place):
-    place.heavy(48)
-    child = place.start("save", "interrupted")
-    until(lambda: place.is_busy() and is_asleep(child.pid))
+def test_ctrl_c_during_a_save(place: Place, hold: Hold):
+    (place.ws / "f").write_text("f\n")
+    child = hold.begin()
+    until(lambda: is_asleep(child.pid))
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, out, err) == (130, b"", b"ckpt: interrupted\n")
-    # Done or not, what is there is sound, and the next save makes it complete.
+    # It was given up in its middle; what is there is sound, and the next save makes it complete.
     again = place.json("save", "again")
-    assert again["complete"] is True
-    assert again["seq"] <= 2
+    assert (again["complete"], again["seq"]) == (True, 1)
     assert place.json("status")["changes"] == []
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
-def test_ctrl_c_with_json_is_one_document(place: Place):
-    place.heavy(48)
-    child = place.start("--json", "save")
-    until(lambda: place.is_busy() and is_asleep(child.pid))
+def test_ctrl_c_with_json_is_one_document(place: Place, hold: Hold):
+    (place.ws / "f").write_text("f\n")
+    child = hold.begin("--json")
+    until(lambda: is_asleep(child.pid))
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
     assert (child.returncode, err) == (130, b"")

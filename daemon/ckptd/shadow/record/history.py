@@ -4,10 +4,11 @@ The rule: a reset or rollback can be undone. undo reverses the newest that is no
 undo; a new reset or rollback clears what could be redone; a save changes nothing of this, and neither does a reset or
 rollback that had nothing to change.
 
-A restore that was cut off is finished before anything older is reversed, as long as no other restore came after it:
+A restore that was cut off can be gone on with, as long as no other restore came after it:
 
-- The same request, sent again, goes on with it. So does a new undo where an undo was cut off, and a new redo where a
-  redo was. It stays one operation with one number, and is answered with its first safety checkpoint.
+- The same request, sent again, goes on with it. So does a new undo where an undo was cut off or cancelled, and a new
+  redo where a redo was: nothing older is reversed before that. It stays one operation with one number, and is answered
+  with its first safety checkpoint.
 - Each pass makes a safety checkpoint of its own before it writes: what was edited between the passes is in the later
   one, and the answer names what undoing will not bring back of it.
 - Undoing it takes one step, to the worktree before the first pass: a path has the state that the first safety
@@ -47,7 +48,7 @@ def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome]) -> His
             continue
         if intent.verb == "save" or (outcome is not None and not outcome.head_stays):
             head = intent.after
-        if _changed_nothing(intent):
+        if _changed_nothing(intent, outcome):
             continue
         if intent.verb in ("reset", "rollback"):
             undoable.append(intent.n)
@@ -61,8 +62,12 @@ def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome]) -> His
     return History(tuple(undoable), tuple(redoable), head)
 
 
-def _changed_nothing(intent: Intent) -> bool:
-    return intent.verb in ("reset", "rollback") and intent.safety is None and intent.before == intent.after
+def _changed_nothing(intent: Intent, outcome: Outcome | None) -> bool:
+    if intent.verb not in ("reset", "rollback"):
+        return False
+    if outcome is not None and outcome.head_stays:
+        return not outcome.paths
+    return intent.safety is None and intent.before == intent.after
 
 
 def _take(stack: list[int], number: int | None) -> None:

@@ -187,6 +187,7 @@ class OperationLog:
         if isinstance(line, Intent):
             # One that is gone on with comes after whatever was done in between.
             self.intents.pop(line.n, None)
+            self.outcomes.pop(line.n, None)
             self.intents[line.n] = line
             self._by_token[line.token] = line.n
             self._next_seq = max(self._next_seq, line.next_seq)

@@ -31,10 +31,18 @@ ABSENT: Final = Found()
 class Disk:
     """Reads single paths of a worktree; what it reads goes to ``sink``, whatever rules and limits say.
 
-    ``guard`` are (device, inode) of directories that are never entered: the stores.
+    ``guard`` are (device, inode) of directories that are never entered: the stores. ``mounts`` are the paths of
+    mount points, which are not entered either.
     """
 
-    def __init__(self, root_fd: int, sink: ObjectSink, guard: frozenset[tuple[int, int]] = frozenset()) -> None:
+    def __init__(
+        self,
+        root_fd: int,
+        sink: ObjectSink,
+        guard: frozenset[tuple[int, int]] = frozenset(),
+        mounts: frozenset[bytes] = frozenset(),
+    ) -> None:
+        self._mounts = mounts
         self._root_fd = root_fd
         self._guard = guard
         self._root_dev = os.fstat(root_fd).st_dev
@@ -42,6 +50,8 @@ class Disk:
 
     def look(self, path: bytes) -> Found:
         """Tell what stands at a path; where a link or file is on the way to it, that is a problem."""
+        if self._is_mounted(path):
+            return Found(problem=OTHER_MOUNT)
         folder, _, name = path.rpartition(b"/")
         try:
             with self._open(folder) as here:
@@ -69,6 +79,8 @@ class Disk:
             top = stack.pop()
             for name, found in self._list(top):
                 inside = top + b"/" + name
+                if inside in self._mounts:
+                    found = Found(problem=OTHER_MOUNT)
                 yield inside, found
                 if found.state is not None and found.state.is_dir:
                     stack.append(inside)
@@ -90,6 +102,9 @@ class Disk:
             return [(b"", Found(problem=blocked.reason))]
         except OSError as error:
             return [(b"", Found(problem=UNREADABLE, detail=error.strerror))]
+
+    def _is_mounted(self, path: bytes) -> bool:
+        return any(path == point or path.startswith(point + b"/") for point in self._mounts)
 
     def _open(self, folder: bytes) -> Directory:
         return walk(self._root_fd, folder.split(b"/") if folder else [], self._root_dev)

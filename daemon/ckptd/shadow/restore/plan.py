@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.shadow.restore.capture import Found
-from ckptd.shadow.scan.exclusion import Exclusion
+from ckptd.shadow.scan.exclusion import OTHER_MOUNT, Exclusion
 from ckptd.shadow.trees.compare import Delta, same_state
 from ckptd.shadow.trees.step import State, Step
 
@@ -157,7 +157,9 @@ class _Planner:
             return
         found = self._disk.look(path)
         if found.problem is not None:
-            self._conflict(path, found)
+            # A mount point is a directory already; what the target has below it is looked at by itself.
+            if found.problem != OTHER_MOUNT or not new.is_dir:
+                self._conflict(path, found)
         elif found.state is None:
             self._add(path, None, new)
         elif found.state.is_dir and not new.is_dir:

@@ -1,9 +1,10 @@
-"""What kind of file system a worktree lies on, as far as the scan has to know."""
+"""What kind of file system a worktree lies on, and what is mounted in it."""
 
 import os
+import re
 from typing import Final
 
-__all__ = ["clock_margin_ns", "file_system_of"]
+__all__ = ["clock_margin_ns", "file_system_of", "mounts_below", "mounts_in"]
 
 _LOCAL: Final = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "zfs", "jfs", "reiserfs"}
@@ -24,15 +25,34 @@ def file_system_of(device: int, mountinfo: bytes) -> str | None:
     return None
 
 
+def mounts_in(root: bytes, mountinfo: bytes) -> frozenset[bytes]:
+    """Give the mount points below a real path, relative to it, from the text of ``/proc/self/mountinfo``.
+
+    A device number does not tell a bind mount of the same file system from a directory; this does.
+    """
+    start = root.rstrip(b"/") + b"/"
+    points = [line.split(b" ")[4] for line in mountinfo.splitlines() if line.count(b" ") > 4]
+    plain = [re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), point) for point in points]
+    return frozenset(point[len(start) :] for point in plain if point.startswith(start))
+
+
+def mounts_below(root: bytes) -> frozenset[bytes]:
+    """Give the mount points below a real path, relative to it; none where the system does not tell."""
+    return mounts_in(root, _mountinfo())
+
+
 def clock_margin_ns(device: int) -> int:
     """Give how far a file's ctime must lie behind the clock before it counts as settled.
 
     A known local file system stamps with this machine's clock, a tick late at most; any other may have a clock
     and a granularity of its own.
     """
+    return _LOCAL_MARGIN_NS if file_system_of(device, _mountinfo()) in _LOCAL else _OTHER_MARGIN_NS
+
+
+def _mountinfo() -> bytes:
     try:
         with open("/proc/self/mountinfo", "rb") as file:
-            kind = file_system_of(device, file.read())
+            return file.read()
     except OSError:
-        return _OTHER_MARGIN_NS
-    return _LOCAL_MARGIN_NS if kind in _LOCAL else _OTHER_MARGIN_NS
+        return b""

@@ -22,7 +22,7 @@ from ckptd.shadow.scan.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, STORE
 from ckptd.shadow.scan.foreignstore import is_store_folder
 from ckptd.shadow.scan.frames import DIR_FLAGS, Frame, FrameStack
 from ckptd.shadow.scan.model import DirNode
-from ckptd.shadow.scan.mounts import clock_margin_ns
+from ckptd.shadow.scan.mounts import clock_margin_ns, mounts_below
 from ckptd.shadow.scan.reading import ReadResult, read_file, read_link, refuse_shortage
 from ckptd.shadow.trees.modes import format_exceptions, is_exception, modes_tree
 from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, format_tree, is_git_dir
@@ -107,6 +107,7 @@ class Scanner:
         fd, found = self._open_root()
         walk.root_dev = found.st_dev
         walk.margin_ns = clock_margin_ns(found.st_dev)
+        walk.mounts = mounts_below(self._root)
         root = walk.run(Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root))
         unknown = self._basis_maker.take_unknown_rules()
         problems = self._basis_maker.take_problems()
@@ -153,6 +154,7 @@ class _Walk:
         self._bytes = 0
         self.root_dev = 0
         self.margin_ns = 0
+        self.mounts: frozenset[bytes] = frozenset()
         self.skipped: list[Exclusion] = []
         self.excluded: list[Exclusion] = []
         self.read_count = 0
@@ -253,7 +255,7 @@ class _Walk:
         if is_dir:
             if ignored and not frame.basis.tracked.has_below(frame.path_of(name)):
                 frame.ignored.add(name + b"/")
-            elif self._limits.one_file_system and found.st_dev != self.root_dev:
+            elif self._is_other_mount(frame, name, found):
                 self.excluded.append(Exclusion(frame.path_of(name), OTHER_MOUNT))
             else:
                 frame.pending.append((name, found, ignored))
@@ -262,6 +264,11 @@ class _Walk:
             frame.ignored.add(name)
             return
         self._take_file(frame, name, found)
+
+    def _is_other_mount(self, frame: Frame, name: bytes, found: os.stat_result) -> bool:
+        if not self._limits.one_file_system:
+            return False
+        return found.st_dev != self.root_dev or (bool(self.mounts) and frame.path_of(name) in self.mounts)
 
     def _is_ignored(self, frame: Frame, name: bytes, is_dir: bool, known: DirNode | None) -> bool:
         path = frame.path_of(name)
@@ -277,7 +284,7 @@ class _Walk:
         kind = stat.S_IFMT(found.st_mode)
         if kind not in (stat.S_IFREG, stat.S_IFLNK):
             self.excluded.append(Exclusion(frame.path_of(name), SPECIAL))
-        elif self._limits.one_file_system and found.st_dev != self.root_dev:
+        elif self._is_other_mount(frame, name, found):
             self.excluded.append(Exclusion(frame.path_of(name), OTHER_MOUNT))
         elif found.st_size > self._limits.max_file_bytes and kind == stat.S_IFREG:
             self.excluded.append(Exclusion(frame.path_of(name), LARGE, f"{found.st_size} bytes"))

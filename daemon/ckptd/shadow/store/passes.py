@@ -12,7 +12,7 @@ from ckptd.shadow.record.oplog import Intent
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.view import DirectoryView, find_state
 
-__all__ = ["Before", "origins", "passes_of", "planned"]
+__all__ = ["Before", "origins", "passes_of", "planned", "state_before"]
 
 
 class Before(NamedTuple):
@@ -42,6 +42,8 @@ def passes_of(intent: Intent, lookup: Lookup, *, answered: bool) -> list[Before]
 
 def origins(passes: Sequence[Before], paths: Collection[bytes]) -> list[list[bytes]]:
     """Tell for each pass which of the paths have the state from before it, once the restore is undone."""
+    if len(passes) == 1:
+        return [sorted(paths)]
     found: list[list[bytes]] = [[] for _ in passes]
     for path in sorted(paths):
         number = _origin(passes, path)

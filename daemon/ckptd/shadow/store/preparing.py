@@ -1,25 +1,28 @@
 """Looking at a restore before it is done: what the worktree holds now, and the plan."""
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.pack import ObjectSink
+from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.coverage import Coverage
 from ckptd.shadow.record.lookup import Loaded
-from ckptd.shadow.record.oplog import Verb
+from ckptd.shadow.record.oplog import Intent, Verb
 from ckptd.shadow.restore.capture import Disk
 from ckptd.shadow.restore.plan import Plan, make_plan
 from ckptd.shadow.restore.selection import select_exactly, select_paths
 from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.scan.model import iter_nodes
+from ckptd.shadow.scan.mounts import mounts_below
 from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.passes import Before, planned, state_before
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.trees.compare import Delta, compare, same_state
-from ckptd.shadow.trees.step import Step
+from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.view import DirectoryView, find_state
 
 __all__ = ["Prepared", "RestoreRequest", "open_root", "prepare"]
@@ -30,7 +33,8 @@ class RestoreRequest(NamedTuple):
 
     ``paths`` None: the whole tree. ``exact``: those very paths and nothing below them, whether the target speaks
     about them or not (undo and redo). ``head_after`` is head afterwards; ``left_by`` the checkpoint whose content
-    these paths had after the operation that is undone, where that can be known.
+    these paths had after the operation that is undone, where that can be known. ``others`` are those of the exact
+    paths that come from elsewhere than the target. ``begun`` is the intent of the same restore, if it was cut off.
     """
 
     verb: Verb
@@ -41,11 +45,18 @@ class RestoreRequest(NamedTuple):
     skip_conflicts: bool
     head_after: str | None
     paths: tuple[bytes, ...] | None = None
+    others: tuple[tuple[DirectoryView, frozenset[bytes]], ...] = ()
     exact: bool = False
     delete: bool = False
     undoes: int | None = None
     left_by: Loaded | None = None
     notes: tuple[str, ...] = ()
+    begun: Intent | None = None
+
+    def wanted(self, path: bytes) -> State | None:
+        """Give what is to stand at a path."""
+        own = (root for root, paths in self.others if path in paths)
+        return find_state(next(own, self.target.root), path)
 
 
 class Prepared(NamedTuple):
@@ -56,6 +67,12 @@ class Prepared(NamedTuple):
     plan: Plan
     edited: list[bytes]
     head_before: str | None
+
+    def earlier(self, passes: Sequence[Before]) -> list[Step]:
+        """Give the steps that were planned before the restore was cut off."""
+        begun, wanted = self.request.begun, self.request.wanted
+        paths = sorted(planned(begun)) if begun is not None else []
+        return [Step(path, state_before(passes, path), wanted(path)) for path in paths]
 
 
 def open_root(repo: Repository) -> int:
@@ -81,12 +98,12 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
         )
     root_fd = open_root(repo)
     try:
-        plan = _plan(repo, request, scan, Disk(root_fd, sink, repo.guard))
+        plan = _plan(repo, request, scan, Disk(root_fd, sink, repo.guard, mounts_below(repo.worktree)))
     finally:
         os.close(root_fd)
     if request.paths is not None:
         plan = plan._replace(kept=[path for path in plan.kept if _is_at_or_below(path, request.paths)])
-    plan = _without_lost(plan, repo.objects.can_read)
+    plan = _without_lost(plan, repo.objects)
     return Prepared(request, scan, plan, _edited(request, plan), repo.head)
 
 
@@ -109,9 +126,24 @@ def _select(request: RestoreRequest, current: DirectoryView, disk: Disk) -> tupl
     if request.paths is None:
         return list(compare(current, target.root)), []
     if request.exact:
-        return select_exactly(request.paths, current, target.root, disk.kind)
+        return _select_exactly(request, request.paths, current, disk)
     name = target.checkpoint.id[:12]
     return select_paths(request.paths, current, target.root, name, delete=request.delete, standing=disk.kind), []
+
+
+def _select_exactly(
+    request: RestoreRequest, paths: Sequence[bytes], current: DirectoryView, disk: Disk
+) -> tuple[list[Delta], list[bytes]]:
+    exact = set(paths)
+    own = exact.difference(*(some for _, some in request.others))
+    found: dict[bytes, Delta] = {}
+    staying: list[bytes] = []
+    # The target comes last: where two need the same directory, it decides.
+    for root, some in (*reversed(request.others), (request.target.root, own)):
+        deltas, stay = select_exactly(sorted(some), current, root, disk.kind)
+        found.update({delta.path: delta for delta in deltas})
+        staying += [path for path in stay if path not in exact]
+    return list(found.values()), staying
 
 
 def _forced(request: RestoreRequest) -> tuple[bytes, ...]:
@@ -135,24 +167,33 @@ def _is_at_or_below(path: bytes, tops: Iterable[bytes]) -> bool:
     return any(plain == one or plain.startswith(one + b"/") for one in tops)
 
 
-def _without_lost(plan: Plan, contains: Callable[[bytes], bool]) -> Plan:
+def _without_lost(plan: Plan, objects: ObjectStore) -> Plan:
     """Turn steps whose content is gone from the store into conflicts: missing is not the same as absent.
 
     What would have made room for such a content stays, too.
     """
-    gone = {step.path for step in plan.steps if not _can_be_written(step, contains)}
-    if not gone:
+    found = (_problem(step, objects) for step in plan.steps)
+    told = [problem for problem in found if problem is not None]
+    if not told:
         return plan
-    told = [Exclusion(path, "object_missing", "its content is missing from the store") for path in gone]
+    gone = {problem.path for problem in told}
     steps = [step for step in plan.steps if step.path not in gone and not _is_below(step.path, gone)]
     return plan._replace(steps=steps, conflicts=sorted([*plan.conflicts, *told]))
 
 
-def _can_be_written(step: Step, contains: Callable[[bytes], bool]) -> bool:
-    after = step.after
-    if after is None or after.is_dir or (step.before is not None and step.before.oid == after.oid):
-        return True
-    return contains(after.oid)
+def _problem(step: Step, objects: ObjectStore) -> Exclusion | None:
+    before, after = step.before, step.after
+    if after is None or after.is_dir or (before is not None and before.oid == after.oid):
+        return None
+    if not objects.can_read(after.oid):
+        return Exclusion(step.path, "object_missing", "its content is missing from the store")
+    if before is not None and before.is_dir:
+        # The directory goes before the content comes, so that damage must be found first.
+        try:
+            objects.read(after.oid, b"blob")
+        except DomainError as error:
+            return Exclusion(step.path, error.kind, error.message)
+    return None
 
 
 def _is_below(path: bytes, tops: Collection[bytes]) -> bool:

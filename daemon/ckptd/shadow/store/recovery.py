@@ -20,7 +20,7 @@ from ckptd.shadow.store.passes import planned
 from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.trees.view import find_state
 
-__all__ = ["clear_up", "interrupted", "recover", "sweep"]
+__all__ = ["clear_up", "interrupted", "recover", "sweep", "unfinished"]
 
 _logger = logging.getLogger(__name__)
 
@@ -77,11 +77,17 @@ def _set_tag(intent: Intent, refs: Refs, ids: frozenset[str]) -> None:
 
 
 def interrupted(log: OperationLog) -> Intent | None:
-    """Give the restore that was cut off, if no other restore came after it; what was given up counts for nothing."""
+    """Give the restore that was cut off, if no other restore came after it."""
+    intent = unfinished(log)
+    return intent if intent is not None and intent.n not in log.outcomes else None
+
+
+def unfinished(log: OperationLog) -> Intent | None:
+    """Give the newest restore if it was cut off or cancelled; what was given up counts for nothing."""
     for intent in reversed(log.intents.values()):
         outcome = log.outcomes.get(intent.n)
         if intent.verb in _RESTORES and (outcome is None or outcome.done):
-            return intent if outcome is None else None
+            return intent if outcome is None or outcome.head_stays else None
     return None
 
 
