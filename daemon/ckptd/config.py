@@ -9,7 +9,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 __all__ = ["Config", "WorktreeOptions", "global_file", "load", "worktree_options"]
 
@@ -161,15 +161,28 @@ def _flag(value: object, _home: str) -> bool:
     raise ValueError("must be true or false")
 
 
+def _listed(text: str) -> object:
+    """Read a list as an environment has it: JSON, or ``[*.log, data/]``, which fabricatio takes without quotes."""
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    if '"' not in text:
+        return text[1:-1].split(",")
+    try:
+        return cast("object", json.loads(text))
+    except ValueError:
+        return None
+
+
 def _patterns(value: object, _home: str) -> tuple[str, ...]:
     if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.lstrip().startswith("[") else value.split(",")
-        except ValueError:
-            value = None
+        value = _listed(value.strip())
     if isinstance(value, list) and all(isinstance(one, str) and "\n" not in one for one in value):
         return tuple(one.strip() for one in value if one.strip())
     raise ValueError("must be a list of patterns")
+
+
+def _no_autosave(_value: object, _home: str) -> None:
+    raise ValueError("this version does not save by itself")
 
 
 _CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
@@ -185,7 +198,7 @@ _AUTOSAVE: Final = ("autosave", "autosave_quiet_s", "autosave_max_wait_s")
 _WORKTREE_CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
     "exclude": _patterns,
     "max_file_bytes": _size,
-    **dict.fromkeys(_AUTOSAVE, lambda value, _home: value),
+    **dict.fromkeys(_AUTOSAVE, _no_autosave),
 }
 _WORKTREE_FILES: Final = (
     ("fabricatio.toml", ("ext", "checkpoint")),

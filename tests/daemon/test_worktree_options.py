@@ -35,8 +35,22 @@ def test_a_key_that_could_cost_history_is_named_and_not_taken(tmp_path, key):
     assert key.split(" ")[0] in found.complaints[0]
 
 
-def test_autosave_is_no_complaint(tmp_path):
-    assert options(tmp_path, fabricatio="[ext.checkpoint]\nautosave = true\n").complaints == ()
+def test_what_this_version_cannot_do_is_said(tmp_path):
+    (complaint,) = options(tmp_path, fabricatio="[ext.checkpoint]\nautosave = true\n").complaints
+    assert "does not save by itself" in complaint
+
+
+@pytest.mark.parametrize("text", ['["*.bin", "/cache"]', "[*.bin, /cache]", "[ *.bin,/cache ]"])
+def test_a_list_in_the_environment_is_read_as_the_client_reads_it(tmp_path, text):
+    environ = {"HOME": str(tmp_path), "FABRICATIO_EXT__CHECKPOINT__EXCLUDE": text}
+    assert config.load(environ).exclude == ("*.bin", "/cache")
+
+
+@pytest.mark.parametrize("text", ["*.bin", "[1, 2]x", '["a"', '{"a": 1}'])
+def test_what_is_no_list_is_refused(tmp_path, text):
+    found = config.load({"HOME": str(tmp_path), "FABRICATIO_EXT__CHECKPOINT__EXCLUDE": text})
+    assert found.exclude == ()
+    assert len(found.complaints) == 1
 
 
 @pytest.mark.parametrize(
@@ -57,7 +71,7 @@ def test_a_wrong_value_or_file_is_a_complaint_and_never_a_failure(tmp_path, text
 def test_engine_options_come_from_the_environment(tmp_path):
     environ = {
         "HOME": str(tmp_path),
-        "FABRICATIO_EXT__CHECKPOINT__EXCLUDE": "*.bin, /cache",
+        "FABRICATIO_EXT__CHECKPOINT__EXCLUDE": "[*.bin, /cache]",
         "FABRICATIO_EXT__CHECKPOINT__MAX_FILE_BYTES": "1000",
         "FABRICATIO_EXT__CHECKPOINT__USE_GIT_EXCLUDES": "false",
         "FABRICATIO_EXT__CHECKPOINT__ONE_FILE_SYSTEM": "maybe",

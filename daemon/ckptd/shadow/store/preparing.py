@@ -1,7 +1,7 @@
 """Looking at a restore before it is done: what the worktree holds now, and the plan."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ckpt_protocol.wirepath import to_text

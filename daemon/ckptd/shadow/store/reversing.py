@@ -1,0 +1,60 @@
+"""What an undo or a redo is to write: the request that reverses one operation of the log."""
+
+from ckpt_protocol.checkpoint import RestoreParams, StepParams
+from ckpt_protocol.structs import from_wire
+from ckptd.errors import DomainError
+from ckptd.shadow.record.lookup import Loaded
+from ckptd.shadow.record.oplog import Intent, Verb
+from ckptd.shadow.store.passes import origins, passes_of, planned
+from ckptd.shadow.store.preparing import RestoreRequest
+from ckptd.shadow.store.repository import Repository
+
+__all__ = ["accepted_digest", "head_reversed", "reversal"]
+
+
+def reversal(
+    repo: Repository, verb: Verb, done: Intent, params: StepParams, begun: Intent | None
+) -> RestoreRequest:
+    """Give the request that reverses ``done``, which has a safety checkpoint.
+
+    ``begun`` is the intent of this very reversal where it was cut off. Raises DomainError where a safety checkpoint
+    of ``done`` is gone.
+    """
+    outcome = repo.log.outcomes.get(done.n)
+    changed = planned(done) if outcome is None or outcome.paths is None else {from_wire(one) for one in outcome.paths}
+    passes = passes_of(done, repo.lookup, answered=outcome is not None)
+    by_pass = origins(passes, changed)
+    return RestoreRequest(
+        verb=verb,
+        target=repo.lookup.open(done.safety or ""),
+        token=params.token,
+        dry_run=params.dry_run,
+        digest=accepted_digest(params, begun),
+        skip_conflicts=params.skip_conflicts,
+        head_after=head_reversed(repo, done),
+        paths=tuple(sorted(changed)),
+        others=tuple((one.root, frozenset(own)) for one, own in zip(passes[1:], by_pass[1:], strict=True)),
+        exact=True,
+        undoes=done.n,
+        left_by=_left_by(repo, done),
+        begun=begun,
+    )
+
+
+def head_reversed(repo: Repository, done: Intent) -> str | None:
+    """Give head after an operation has been reversed."""
+    moved = done.before != done.after and done.before in repo.lookup.ids()
+    return done.before if moved else repo.head
+
+
+def accepted_digest(params: RestoreParams | StepParams, begun: Intent | None) -> str | None:
+    """Give the digest that the plan must have: sent again, a request has passed that gate before it was cut off."""
+    return None if begun is not None and begun.token == params.token else params.digest
+
+
+def _left_by(repo: Repository, done: Intent) -> Loaded | None:
+    """Give what an operation wrote; it only serves to tell what has been edited since, so it may be gone."""
+    try:
+        return repo.lookup.open(done.target) if done.target is not None else None
+    except DomainError:
+        return None
