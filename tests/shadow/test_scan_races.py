@@ -1,6 +1,7 @@
 """A worktree that changes under the scan: every swap is seen or listed, and none fails it or leads it elsewhere."""
 
 import contextlib
+import mmap
 import os
 import shutil
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 from ckptd.shadow.objects.blob import hash_object
 from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.scan.frames import _MAX_OPEN
+from ckptd.shadow.scan.reading import read_file
 from ckptd.shadow.scan.scanner import ScanResult
 from support.worktrees import Desk
 
@@ -248,3 +250,35 @@ def test_saves_go_on_around_all_of_it(desk: Desk):
         if name == b"small":
             assert desk.git("cat-file", "blob", entry[:20].hex()) == b"1"
     desk.git("fsck", "--strict", "--full")
+
+
+class TornSink(HashOnly):
+    """Lets a program go on with a write, which leaves no trace in the stat data, while the content is being taken."""
+
+    def __init__(self, mapped: mmap.mmap, rounds: int) -> None:
+        super().__init__()
+        self.mapped = mapped
+        self.rounds = rounds
+
+    def add_stream(self, size, chunks):
+        def overwritten():
+            for number, chunk in enumerate(chunks):
+                yield chunk
+                if number == 0 and self.rounds:
+                    self.rounds -= 1
+                    self.mapped[:4096] = os.urandom(4096)
+
+        return super().add_stream(size, overwritten())
+
+
+@pytest.mark.parametrize(("rounds", "problem"), [(1, None), (3, "unstable")])
+def test_a_large_file_that_is_overwritten_while_it_is_read_is_not_taken_for_whole(desk: Desk, rounds, problem):
+    path = desk.write(b"large", os.urandom(9 << 20))
+    fd = os.open(os.path.dirname(path), os.O_RDONLY)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        # Only the first write to a page sets the file's times.
+        mapped[:4096] = os.urandom(4096)
+        result = read_file(fd, b"large", TornSink(mapped, rounds))
+        assert result.problem == problem
+        assert (result.oid == hash_object(b"blob", mapped[:])) is (problem is None)
+    os.close(fd)

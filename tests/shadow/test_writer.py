@@ -112,18 +112,16 @@ def check_any_tree_with_other_bits(one, other):
     turns_into(one, with_other_bits(other), None)
 
 
-@any_trees(1)
-def draw_once(one, other):
-    """Has hypothesis load all that it loads late."""
-
-
 def as_nobody(code: str, place: Path) -> subprocess.CompletedProcess[str]:
-    """Run code in a child that has given up root, with everything imported before: the modules may be root's alone."""
+    """Run code twice in a child, which gives up root in between.
+
+    The first time loads what is loaded late: the modules may lie where root alone can read.
+    """
     if os.getuid() == 0:
         os.chown(place, 65534, 65534)
     drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     here = os.path.dirname(__file__)
-    program = f"import sys; sys.path[:0] = {[here, *sys.path]!r}\nimport test_writer as t\nt.draw_once()\n{drop}{code}"
+    program = f"import sys; sys.path[:0] = {[here, *sys.path]!r}\nimport test_writer as t\n{code}\n{drop}{code}"
     environ = {"PATH": os.environ["PATH"], "TMPDIR": str(place), "HOME": str(place)}
     return subprocess.run(
         [sys.executable, "-c", program], env=environ, cwd=place, capture_output=True, text=True, check=False

@@ -25,17 +25,16 @@ _STEP_S = 0.005
 class Held(threading.Event):
     """The event that the scan looks at between files; looking at it takes as long as the test wants."""
 
-    def __init__(self, real: threading.Event, path: str) -> None:
+    def __init__(self, path: str) -> None:
         super().__init__()
-        self._real = real
         self._path = path
 
     def is_set(self) -> bool:
         with open(self._path + ".begun", "w"):
             deadline = time.monotonic() + _PATIENCE_S
-        while not (os.path.exists(self._path) or self._real.is_set()) and time.monotonic() < deadline:
+        while not (os.path.exists(self._path) or super().is_set()) and time.monotonic() < deadline:
             time.sleep(_STEP_S)
-        return self._real.is_set()
+        return super().is_set()
 
 
 class HoldingWriter:
@@ -46,7 +45,7 @@ class HoldingWriter:
 
     def save(self, params: SaveParams, caller: Caller) -> SaveResult:
         if params.message and params.message.startswith(HOLD):
-            caller.cancelled = Held(caller.cancelled, params.message.removeprefix(HOLD))
+            caller.cancelled = Held(params.message.removeprefix(HOLD))
         return self._real.save(params, caller)
 
     def __getattr__(self, name: str) -> Any:

@@ -34,7 +34,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
 
     ``target`` is the checkpoint whose content a restore writes, ``safety`` the one that holds what it overwrites,
     ``undoes`` the number of the operation that an undo or redo reverses. Of a save: ``tag`` is to point to it, and
-    ``files`` counts what is in it. ``later``: how a restore went on after it had been cut off, oldest first;
+    ``files`` counts what is in it. ``resumed``: how a restore went on after it had been cut off, oldest first;
     ``paths`` and ``safety`` stay those of its first pass.
     """
 
@@ -54,7 +54,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
     paths: list[WirePath] = []
     tag: str | None = None
     files: int = 0
-    later: list[Pass] = []
+    resumed: list[Pass] = []
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_defaults=True):

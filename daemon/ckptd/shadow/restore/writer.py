@@ -42,10 +42,11 @@ class Failed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of each step, in the order of the steps; every path is in exactly one list.
+    """What became of each step, in the order of the steps; every path is in exactly one of the first four lists.
 
-    ``kept`` are directories that were to go but are not empty. ``weak``: the file system has no exchange, so that a
-    write in the last instant before a rename could have been lost.
+    ``kept`` are directories that were to go but are not empty. ``half_done`` are those that failed after a part of
+    the step had been done: what stood there is gone, or its directory was made. ``weak``: the file system has no
+    exchange, so that a write in the last instant before a rename could have been lost.
     """
 
     written: list[bytes]
@@ -53,6 +54,7 @@ class Outcome(NamedTuple):
     failed: list[Failed]
     kept: list[bytes]
     weak: bool
+    half_done: tuple[bytes, ...] = ()
 
 
 class _Job(NamedTuple):
@@ -114,13 +116,14 @@ class RestoreWriter:
         self._steps: Sequence[Step] = ()
         self._failed: dict[int, Failed] = {}
         self._kept: set[int] = set()
+        self._begun: set[int] = set()
         self._unlocked: dict[int, int] = {}
         self._finished = False
 
     def run(self, steps: Sequence[Step]) -> Outcome:
         """Do the steps. Nothing is raised for what happens to one of them; the outcome tells it."""
         self._steps, self._failed, self._kept, self._unlocked = steps, {}, set(), {}
-        self._tools, self._finished = self._new_tools(), False
+        self._tools, self._begun, self._finished = self._new_tools(), set(), False
         jobs = self._plan()
         try:
             self._phase(jobs.unlocks)
@@ -249,6 +252,9 @@ class RestoreWriter:
             except (Refused, OSError) as error:
                 reason, detail = told(error)
                 self._fail(job, reason, _joined(detail, undone(change)))
+            else:
+                if not job.optional:
+                    self._begun.add(job.number)
             pending.popleft()
             self._hook("unlinked", path)
 
@@ -286,9 +292,18 @@ class RestoreWriter:
         for index, step in enumerate(self._steps):
             if index not in self._failed and index not in self._kept:
                 (deleted if step.after is None else written).append(step.path)
-        failed = [self._failed[index] for index in sorted(self._failed)]
+        failed = [self._told(index) for index in sorted(self._failed)]
         kept = [self._steps[index].path for index in sorted(self._kept)]
-        return Outcome(written, deleted, failed, kept, self._tools.weak)
+        half_done = tuple(self._steps[index].path for index in sorted(self._begun & self._failed.keys()))
+        return Outcome(written, deleted, failed, kept, self._tools.weak, half_done)
+
+    def _told(self, index: int) -> Failed:
+        failed = self._failed[index]
+        if index not in self._begun:
+            return failed
+        gone = self._steps[index].before is not None
+        what = "what stood there was removed; undo brings it back" if gone else "it was made; undo removes it"
+        return failed._replace(detail=_joined(failed.detail, what))
 
 
 def _joined(*texts: str | None) -> str | None:

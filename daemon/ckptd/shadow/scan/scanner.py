@@ -306,7 +306,7 @@ class _Walk:
         if stat.S_ISLNK(found.st_mode):
             result = read_link(frame.fd, name, found, self._sink)
         else:
-            result = read_file(frame.fd, name, self._sink)
+            result = read_file(frame.fd, name, self._sink, frame.now_ns - self.margin_ns)
             self.read_count += 1
             self._bytes += found.st_size
             if self.read_count % _PROGRESS_EVERY == 0:

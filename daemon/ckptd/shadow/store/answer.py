@@ -1,16 +1,25 @@
 """What a caller is told of a restore."""
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
 from ckpt_protocol.checkpoint import RestoreResult
 from ckpt_protocol.structs import to_wire
+from ckpt_protocol.wirepath import to_text
 from ckptd.errors import spelled
 from ckptd.shadow.restore.plan import Plan
 from ckptd.shadow.restore.writer import Outcome
 from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.store.preparing import Prepared
 from ckptd.shadow.store.reader import to_left_out
+from ckptd.shadow.trees.compare import same_state
 from ckptd.shadow.trees.step import Step
 
 __all__ = ["answer_done", "answer_head_moved", "answer_planned"]
+
+_MAX_NAMED: Final = 10
 
 
 def answer_planned(prepared: Prepared) -> RestoreResult:
@@ -21,9 +30,54 @@ def answer_planned(prepared: Prepared) -> RestoreResult:
     return _answer(prepared, None, Outcome(written, deleted, [], [], False))
 
 
-def answer_done(prepared: Prepared, safety: str, outcome: Outcome) -> RestoreResult:
-    """Tell what was done; ``safety`` holds what it overwrote and deleted."""
-    return _answer(prepared, safety, outcome)
+def answer_done(
+    prepared: Prepared,
+    safety: str | None,
+    outcome: Outcome,
+    earlier: Sequence[Step] = (),
+    *,
+    overwritten_in: str | None = None,
+    cancelled: bool = False,
+) -> RestoreResult:
+    """Tell what was done; ``safety`` holds what it overwrote and deleted.
+
+    ``earlier`` are the steps of a restore that was cut off and is now done; ``overwritten_in`` then holds what has
+    been edited since. A ``cancelled`` one has not moved head.
+    """
+    left = {item.path for item in prepared.plan.conflicts} | {item.path for item in outcome.failed}
+    left.update(prepared.plan.kept, outcome.kept)
+    before = [step for step in earlier if step.path not in left]
+    both = outcome._replace(
+        written=list({*outcome.written, *(step.path for step in before if step.after is not None)}),
+        deleted=list({*outcome.deleted, *(step.path for step in before if step.after is None)}),
+    )
+    result = _answer(prepared, safety, both, earlier)
+    notes = [*result.notes, *_edited_meanwhile(prepared, earlier, overwritten_in)]
+    if cancelled:
+        notes.append("it was cancelled before its end, so head stays; ckpt undo takes back what was done")
+    return msgspec.structs.replace(
+        result, head=prepared.head_before if cancelled else result.head, notes=[spelled(note) for note in notes]
+    )
+
+
+def _edited_meanwhile(prepared: Prepared, earlier: Sequence[Step], holder: str | None) -> Iterator[str]:
+    """Name what somebody wrote after the restore was cut off, and that it has overwritten now."""
+    first = {step.path: step for step in earlier}
+    edited = [to_text(step.path) for step in prepared.plan.steps if _was_edited(step, first.get(step.path))]
+    if edited and holder is not None:
+        more = f" and {len(edited) - _MAX_NAMED} more" if len(edited) > _MAX_NAMED else ""
+        yield (
+            f"edited after it was cut off: {', '.join(edited[:_MAX_NAMED])}{more}; undo brings back what was there "
+            f"before, and checkpoint {holder[:12]} holds the edits"
+        )
+
+
+def _was_edited(step: Step, first: Step | None) -> bool:
+    now = step.before
+    # Directories are open to their owner while they are worked in, and hold nothing themselves.
+    if first is None or now is None or now.is_dir:
+        return False
+    return not same_state(now, first.before) and not same_state(now, first.after)
 
 
 def answer_head_moved(head: str | None, *, dry_run: bool) -> RestoreResult:
@@ -43,9 +97,9 @@ def answer_head_moved(head: str | None, *, dry_run: bool) -> RestoreResult:
     )
 
 
-def _answer(prepared: Prepared, safety: str | None, outcome: Outcome) -> RestoreResult:
+def _answer(prepared: Prepared, safety: str | None, outcome: Outcome, earlier: Iterable[Step] = ()) -> RestoreResult:
     request, plan = prepared.request, prepared.plan
-    implied = _implied_directories(plan.steps)
+    implied = _implied_directories({step.path: step for step in (*plan.steps, *earlier)}.values())
     kept = {*plan.kept, *(path + b"/" for path in outcome.kept)}
     failed = [Exclusion(*one) for one in outcome.failed]
     return RestoreResult(
@@ -64,7 +118,7 @@ def _answer(prepared: Prepared, safety: str | None, outcome: Outcome) -> Restore
     )
 
 
-def _implied_directories(steps: list[Step]) -> set[bytes]:
+def _implied_directories(steps: Collection[Step]) -> set[bytes]:
     """Give the directories that come or go with what they hold: a person is told of the files alone."""
     parents = {step.path.rpartition(b"/")[0] for step in steps}
     return {

@@ -24,7 +24,7 @@ class Before(NamedTuple):
 
 def planned(intent: Intent) -> set[bytes]:
     """Give the paths that any pass was to change."""
-    return {from_wire(path) for paths in (intent.paths, *(later.paths for later in intent.later)) for path in paths}
+    return {from_wire(path) for paths in (intent.paths, *(later.paths for later in intent.resumed)) for path in paths}
 
 
 def passes_of(intent: Intent, lookup: Lookup, *, answered: bool) -> list[Before]:
@@ -32,12 +32,12 @@ def passes_of(intent: Intent, lookup: Lookup, *, answered: bool) -> list[Before]
 
     A pass of one that was not answered may have been cut off before its safety checkpoint was made: it wrote nothing.
     """
-    found = [Before(lookup.open(intent.safety or "").root, {from_wire(path) for path in intent.paths})]
     ids = lookup.ids()
-    for later in intent.later:
-        if answered or later.safety in ids:
-            found.append(Before(lookup.open(later.safety).root, {from_wire(path) for path in later.paths}))
-    return found
+    later = [(one.safety, one.paths) for one in intent.resumed if answered or one.safety in ids]
+    return [
+        Before(lookup.open(safety).root, {from_wire(path) for path in paths})
+        for safety, paths in [(intent.safety or "", intent.paths), *later]
+    ]
 
 
 def origins(passes: Sequence[Before], paths: Collection[bytes]) -> list[list[bytes]]:

@@ -4,8 +4,10 @@ Plan, safety checkpoint, record, write, sync, record. The safety checkpoint and 
 write; the intent names the safety checkpoint and all paths, so that a restore that is cut off can be undone.
 """
 
+import contextlib
 import os
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -17,14 +19,17 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.pack import HashOnly, PackWriter
 from ckptd.shadow.record.info import write_info_tree
 from ckptd.shadow.record.lookup import Loaded
-from ckptd.shadow.record.oplog import Intent, Outcome, Verb
+from ckptd.shadow.record.oplog import Intent, Outcome, Pass, Verb
 from ckptd.shadow.restore.writer import Outcome as Written
 from ckptd.shadow.restore.writer import RestoreWriter, sync
 from ckptd.shadow.store.adopting import copy_legacy, look_closer
 from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_planned
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.passes import passes_of, planned
 from ckptd.shadow.store.preparing import Prepared, RestoreRequest, open_root, prepare
+from ckptd.shadow.store.recovery import unfinished
 from ckptd.shadow.store.repository import Draft, Repository
+from ckptd.shadow.store.reversing import accepted_digest, head_reversed, reversal
 from ckptd.shadow.trees.compare import compare, same_state
 from ckptd.shadow.trees.graft import graft
 from ckptd.shadow.trees.step import Step
@@ -54,27 +59,32 @@ class Restorer:
         answered = self._answered(params.token)
         if answered is not None:
             return answered
-        target = self._target(params, asker)
         paths = None if params.paths is None else tuple(sorted({from_wire(path) for path in params.paths}))
+        verb: Verb = "reset" if paths is None else "rollback"
+        begun = None if params.dry_run else self._begun(params.token, verb)
+        target = self._target(params, begun, asker)
         request = RestoreRequest(
-            verb="reset" if paths is None else "rollback",
+            verb=verb,
             target=target,
             token=params.token,
             dry_run=params.dry_run,
-            digest=params.digest,
+            digest=accepted_digest(params, begun),
             skip_conflicts=params.skip_conflicts,
             head_after=target.checkpoint.id if paths is None else self._repo.head,
             paths=paths,
             delete=params.delete,
             notes=tuple(self._notes(target, params)),
+            begun=begun,
         )
         if params.recreate and not params.dry_run:
             self._recreate()
         return self._run(request, asker)
 
-    def _target(self, params: RestoreParams, asker: Asker) -> Loaded:
+    def _target(self, params: RestoreParams, begun: Intent | None, asker: Asker) -> Loaded:
         """Give the checkpoint to restore; one of 0.3.6 becomes a checkpoint of ours, unless this is only a plan."""
         repo = self._repo
+        if begun is not None and begun.target is not None:
+            return repo.lookup.open(begun.target)
         target = repo.lookup.open(repo.lookup.resolve("HEAD" if params.id is None else params.id))
         if repo.legacy is None or not target.checkpoint.legacy:
             return target
@@ -83,36 +93,43 @@ class Restorer:
         return copy_legacy(repo, repo.legacy.objects, target, asker)
 
     def undo(self, params: StepParams, asker: Asker) -> RestoreResult:
-        """Reverse the newest restore that is not undone, over exactly its paths."""
-        answered = self._answered(params.token)
-        if answered is not None:
-            return answered
-        number = self._begun(params.token, "undo")
-        if number is not None:
-            return self._reverse("undo", number, params, asker)
-        undoable = self._repo.history.undoable
-        if not undoable:
-            raise self._nothing_to_undo(asker)
-        return self._reverse("undo", undoable[-1], params, asker)
+        """Reverse the newest restore that is not undone, over exactly its paths; or finish an undo that was cut off."""
+        return self._step("undo", params, asker)
 
     def redo(self, params: StepParams, asker: Asker) -> RestoreResult:
-        """Reverse the newest undo."""
+        """Reverse the newest undo; or finish a redo that was cut off."""
+        return self._step("redo", params, asker)
+
+    def _step(self, verb: Verb, params: StepParams, asker: Asker) -> RestoreResult:
+        log = self._repo.log
         answered = self._answered(params.token)
         if answered is not None:
             return answered
-        number = self._begun(params.token, "redo")
-        if number is not None:
-            return self._reverse("redo", number, params, asker)
-        redoable = self._repo.history.redoable
-        if not redoable:
-            raise DomainError("nothing_to_redo", "there is no undo to take back")
-        return self._reverse("redo", redoable[-1], params, asker)
+        begun = unfinished(log)
+        if begun is not None and begun.verb == verb and begun.undoes in log.intents:
+            return self._reverse(verb, begun.undoes, params, asker, begun)
+        number = self._retried(params.token, verb)
+        return self._reverse(verb, self._next(verb, asker) if number is None else number, params, asker)
+
+    def _next(self, verb: Verb, asker: Asker) -> int:
+        history = self._repo.history
+        numbers = history.undoable if verb == "undo" else history.redoable
+        if numbers:
+            return numbers[-1]
+        if verb == "undo":
+            raise self._nothing_to_undo(asker)
+        raise DomainError("nothing_to_redo", "there is no undo to take back")
 
     def _answered(self, token: str) -> RestoreResult | None:
         outcome = self._repo.log.answered(token)
         return msgspec.json.decode(outcome.result, type=RestoreResult) if outcome is not None else None
 
-    def _begun(self, token: str, verb: Verb) -> int | None:
+    def _begun(self, token: str, verb: Verb) -> Intent | None:
+        """Give the intent of a request that was cut off, where it can be gone on with."""
+        intent = self._repo.log.unanswered(token)
+        return intent if intent is not None and intent.verb == verb and intent == unfinished(self._repo.log) else None
+
+    def _retried(self, token: str, verb: Verb) -> int | None:
         """Give what a step that was cut off was reversing: retried, it reverses the same, not what lies before it."""
         intent = self._repo.log.unanswered(token)
         return intent.undoes if intent is not None and intent.verb == verb else None
@@ -129,48 +146,23 @@ class Restorer:
         except OSError as error:
             raise from_os_error(error, "make the worktree", self._repo.worktree) from error
 
-    def _reverse(self, verb: Verb, number: int, params: StepParams, asker: Asker) -> RestoreResult:
-        repo = self._repo
-        done = repo.log.intents[number]
-        head_after = repo.head
-        if done.before != done.after and done.before in repo.lookup.ids():
-            head_after = done.before
-        if done.safety is None:
-            return self._move_head(verb, number, head_after, params, asker)
-        outcome = repo.log.outcomes.get(number)
-        changed = done.paths if outcome is None or outcome.paths is None else outcome.paths
-        request = RestoreRequest(
-            verb=verb,
-            target=repo.lookup.open(done.safety),
-            token=params.token,
-            dry_run=params.dry_run,
-            digest=params.digest,
-            skip_conflicts=params.skip_conflicts,
-            head_after=head_after,
-            paths=tuple(sorted(from_wire(path) for path in changed)),
-            exact=True,
-            undoes=number,
-            left_by=self._left_by(done),
-        )
-        return self._run(request, asker)
-
-    def _move_head(
-        self, verb: Verb, number: int, head_after: str | None, params: StepParams, asker: Asker
+    def _reverse(
+        self, verb: Verb, number: int, params: StepParams, asker: Asker, begun: Intent | None = None
     ) -> RestoreResult:
+        done = self._repo.log.intents[number]
+        if done.safety is None:
+            return self._move_head(verb, done, params, asker)
+        return self._run(reversal(self._repo, verb, done, params, begun), asker)
+
+    def _move_head(self, verb: Verb, done: Intent, params: StepParams, asker: Asker) -> RestoreResult:
         """Reverse a reset that changed no file: head is all there is to bring back."""
+        head_after = head_reversed(self._repo, done)
         result = answer_head_moved(head_after, dry_run=params.dry_run)
         if not params.dry_run:
-            intent = self._intent(verb, params.token, asker, undoes=number, after=head_after)
+            intent = self._new_intent(verb, params.token, asker, undoes=done.n, after=head_after)
             self._repo.log.write(intent)
             self._conclude(intent, result, None)
         return result
-
-    def _left_by(self, done: Intent) -> Loaded | None:
-        """Give what an operation wrote; it only serves to tell what has been edited since, so it may be gone."""
-        try:
-            return self._repo.lookup.open(done.target) if done.target is not None else None
-        except DomainError:
-            return None
 
     def _nothing_to_undo(self, asker: Asker) -> DomainError:
         repo = self._repo
@@ -225,18 +217,15 @@ class Restorer:
 
     def _do_nothing(self, prepared: Prepared, asker: Asker) -> RestoreResult:
         """Record a restore that has no file to change: it makes no safety checkpoint, but a reset moves head."""
-        request = prepared.request
-        result = answer_planned(prepared)
-        intent = self._intent(
-            request.verb,
-            request.token,
-            asker,
-            undoes=request.undoes,
-            after=request.head_after,
-            target=request.target.checkpoint.id,
-        )
+        request, begun = prepared.request, prepared.request.begun
+        intent = self._intent(request, asker)
         self._repo.log.write(intent)
-        self._conclude(intent, result, [])
+        if begun is None:
+            result = answer_planned(prepared)
+        else:
+            nothing = Written([], [], [], [], False)
+            result = answer_done(prepared, begun.safety, nothing, self._earlier(prepared))
+        self._conclude(intent, result, planned(intent))
         return result
 
     def _write(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> RestoreResult:
@@ -244,22 +233,19 @@ class Restorer:
         fresh = pack.oids
         draft = self._make_safety(prepared, pack, asker)
         self._read_back(draft.id, steps, fresh)
-        intent = self._intent(
-            request.verb,
-            request.token,
-            asker,
-            undoes=request.undoes,
-            after=request.head_after,
-            target=request.target.checkpoint.id,
-            safety=draft.id,
-            next_seq=draft.seq + 1,
-            paths=[step.path for step in steps],
-        )
-        self._begin(intent, draft)
+        earlier = self._earlier(prepared)
+        intent = self._intent(request, asker, draft, steps)
+        self._begin(intent, draft, request.begun)
         written = self._carry_out(steps, asker)
-        result = answer_done(prepared, draft.id, written)
-        self._conclude(intent, result, [*written.written, *written.deleted])
+        cancelled = any(one.reason == "cancelled" for one in written.failed)
+        result = answer_done(prepared, intent.safety, written, earlier, overwritten_in=draft.id, cancelled=cancelled)
+        changed = {*written.written, *written.deleted, *written.half_done, *(step.path for step in earlier)}
+        self._conclude(intent, result, changed, head_stays=cancelled)
         return result
+
+    def _earlier(self, prepared: Prepared) -> list[Step]:
+        begun = prepared.request.begun
+        return prepared.earlier(passes_of(begun, self._repo.lookup, answered=False)) if begun is not None else []
 
     def _make_safety(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> Draft:
         repo, request, scan = self._repo, prepared.request, prepared.scan
@@ -297,13 +283,19 @@ class Restorer:
         except DomainError as error:
             raise _NotHeldError(error.message) from error
 
-    def _begin(self, intent: Intent, draft: Draft) -> None:
+    def _begin(self, intent: Intent, draft: Draft, begun: Intent | None) -> None:
         """Make it durable what is about to be written, and the safety checkpoint; else nothing of either holds."""
-        self._repo.log.write(intent)
+        repo = self._repo
+        repo.log.write(intent)
         try:
-            self._repo.publish(draft)
+            repo.publish(draft)
         except DomainError:
-            self._repo.withdraw(draft, intent.n)
+            if begun is None:
+                repo.withdraw(draft, intent.n)
+            else:
+                # What was begun stays so; a pass whose safety checkpoint does not exist is passed over.
+                with contextlib.suppress(DomainError):
+                    repo.refs.withdraw_checkpoint(draft.seq)
             raise
 
     def _carry_out(self, steps: list[Step], asker: Asker) -> Written:
@@ -323,24 +315,44 @@ class Restorer:
         finally:
             os.close(root_fd)
 
-    def _conclude(self, intent: Intent, result: RestoreResult, paths: list[bytes] | None) -> None:
+    def _conclude(
+        self, intent: Intent, result: RestoreResult, paths: Iterable[bytes] | None, *, head_stays: bool = False
+    ) -> None:
         changed = None if paths is None else [to_wire(path) for path in sorted(paths)]
-        outcome = Outcome(n=intent.n, result=msgspec.Raw(msgspec.json.encode(result)), paths=changed)
-        self._repo.log.conclude(outcome)
-        self._repo.set_head(intent.after)
+        raw = msgspec.Raw(msgspec.json.encode(result))
+        self._repo.log.conclude(Outcome(n=intent.n, result=raw, paths=changed, head_stays=head_stays))
+        if not head_stays:
+            self._repo.set_head(intent.after)
 
     def _intent(
-        self,
-        verb: Verb,
-        token: str,
-        asker: Asker,
-        *,
-        after: str | None,
-        undoes: int | None = None,
-        target: str | None = None,
-        safety: str | None = None,
-        next_seq: int | None = None,
-        paths: Iterable[bytes] = (),
+        self, request: RestoreRequest, asker: Asker, draft: Draft | None = None, steps: Iterable[Step] = ()
+    ) -> Intent:
+        """Give what is to be written: a new intent, or that of what was cut off with one more pass."""
+        begun, safety = request.begun, draft.id if draft is not None else None
+        paths = [to_wire(step.path) for step in steps]
+        replace = partial(
+            msgspec.structs.replace,
+            target=request.target.checkpoint.id,
+            next_seq=self._repo.log.next_seq if draft is None else draft.seq + 1,
+        )
+        if begun is None:
+            fresh = self._new_intent(
+                request.verb, request.token, asker, undoes=request.undoes, after=request.head_after
+            )
+            return replace(fresh, safety=safety, paths=paths)
+        resumed = self._published(begun) + ([Pass(safety=safety, paths=paths)] if safety is not None else [])
+        return replace(begun, token=request.token, before=self._before(begun), after=request.head_after, resumed=resumed)
+
+    def _published(self, begun: Intent) -> list[Pass]:
+        ids = self._repo.lookup.ids()
+        return [one for one in begun.resumed if one.safety in ids]
+
+    def _before(self, begun: Intent) -> str | None:
+        """Give head before a restore that is gone on with; a save in between is no reason to move it twice."""
+        return begun.before if begun.before != begun.after else self._repo.head
+
+    def _new_intent(
+        self, verb: Verb, token: str, asker: Asker, *, after: str | None, undoes: int | None = None
     ) -> Intent:
         repo = self._repo
         return Intent(
@@ -350,11 +362,8 @@ class Restorer:
             token=token,
             client=asker.client,
             session=asker.session,
-            next_seq=repo.log.next_seq if next_seq is None else next_seq,
+            next_seq=repo.log.next_seq,
             before=repo.head,
             after=after,
-            target=target,
-            safety=safety,
             undoes=undoes,
-            paths=[to_wire(path) for path in paths],
         )

@@ -12,9 +12,7 @@ from ckptd.shadow.store.repository import Repository
 __all__ = ["accepted_digest", "head_reversed", "reversal"]
 
 
-def reversal(
-    repo: Repository, verb: Verb, done: Intent, params: StepParams, begun: Intent | None
-) -> RestoreRequest:
+def reversal(repo: Repository, verb: Verb, done: Intent, params: StepParams, begun: Intent | None) -> RestoreRequest:
     """Give the request that reverses ``done``, which has a safety checkpoint.
 
     ``begun`` is the intent of this very reversal where it was cut off. Raises DomainError where a safety checkpoint
