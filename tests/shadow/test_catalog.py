@@ -1,5 +1,6 @@
 """The stores of a checkpoint directory: found whatever they are called, and never another worktree's."""
 
+import json
 import os
 import shutil
 import signal
@@ -126,6 +127,62 @@ def test_a_store_without_readable_metadata_is_not_replaced(shelf: Shelf):
     assert shelf.open(other).created
     with pytest.raises(DomainError, match="store_damaged"):
         shelf.catalog.delete(shelf.dir, folder)
+
+
+FOREIGN = [
+    ({"format": 2}, "store_format"),
+    ({"format": 2, "ino": None, "created": {"at": 1}, "extra": []}, "store_format"),
+    ({"format": "two"}, "store_damaged"),
+    ({"created": 1}, "store_damaged"),
+]
+
+
+@pytest.mark.parametrize(("changes", "kind"), FOREIGN)
+@pytest.mark.parametrize("name", [b"w", b"caf\xe9"])
+def test_a_store_of_another_format_is_no_reason_for_a_second_one(shelf: Shelf, changes, kind: str, name: bytes):
+    path, other = shelf.worktree(name), shelf.worktree(b"other")
+    moved = os.path.join(shelf.dir, b"renamed by hand")
+    os.rename(shelf.open(path).folder, moved)
+    metadata = os.path.join(moved, b"ckpt", b"metadata.json")
+    rewrite(metadata, changes)
+    before = contents(moved)
+    assert shelf.refused(path) == kind
+    assert shelf.refused(path, create=False) == kind
+    with pytest.raises(DomainError, match=f"^{kind}: "):
+        shelf.catalog.find(shelf.dir, path)
+    assert contents(moved) == before
+    assert [from_wire(one) for one in shelf.catalog.list(shelf.dir).damaged] == [moved]
+    # It is in nobody else's way, and nobody's any more when it does not say whose it is.
+    assert shelf.open(other).created
+    rewrite(metadata, {"worktree": 7})
+    assert shelf.open(path).created
+
+
+def test_a_store_that_can_be_read_goes_before_one_that_cannot(shelf: Shelf):
+    path = shelf.worktree(b"w")
+    folder = shelf.open(path).folder
+    copy = os.path.join(shelf.dir, b"a copy")
+    shutil.copytree(folder, copy)
+    rewrite(os.path.join(copy, b"ckpt", b"metadata.json"), {"format": 2})
+    moved = os.path.join(shelf.dir, b"b moved")
+    os.rename(folder, moved)
+    assert shelf.open(path).folder == moved
+
+
+def rewrite(metadata: bytes, changes: dict[str, object]) -> None:
+    with open(metadata, encoding="utf-8") as file:
+        told = json.load(file)
+    with open(metadata, "w", encoding="utf-8") as file:
+        json.dump({**told, **changes}, file)
+
+
+def contents(folder: bytes) -> dict[bytes, bytes]:
+    found = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(place, name), "rb") as file:
+                found[os.path.join(place, name)] = file.read()
+    return found
 
 
 def test_what_is_not_tracked_makes_nothing(shelf: Shelf):

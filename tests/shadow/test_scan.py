@@ -309,7 +309,7 @@ def test_large_files(desk: Desk):
 def test_a_file_of_many_megabytes_is_streamed(desk: Desk):
     block = os.urandom(1 << 20)
     with open(desk.path(b"big"), "wb") as file:
-        for number in range(48):
+        for number in range(20):
             file.write(block[number:] + block[:number])
     desk.write(b"small", b"1")
     tracemalloc.start()

@@ -112,16 +112,16 @@ def check_any_tree_with_other_bits(one, other):
     turns_into(one, with_other_bits(other), None)
 
 
-def as_nobody(code: str, place: Path) -> subprocess.CompletedProcess[str]:
-    """Run code twice in a child, which gives up root in between.
+def as_nobody(code: str, place: Path, before: str = "") -> subprocess.CompletedProcess[str]:
+    """Run code in a child that has given up root, with everything imported before.
 
-    The first time loads what is loaded late: the modules may lie where root alone can read.
+    The modules may lie where root alone can read; ``before`` runs first and as root, to load what is loaded late.
     """
     if os.getuid() == 0:
         os.chown(place, 65534, 65534)
     drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     here = os.path.dirname(__file__)
-    program = f"import sys; sys.path[:0] = {[here, *sys.path]!r}\nimport test_writer as t\n{code}\n{drop}{code}"
+    program = f"import sys; sys.path[:0] = {[here, *sys.path]!r}\nimport test_writer as t\n{before}\n{drop}{code}"
     environ = {"PATH": os.environ["PATH"], "TMPDIR": str(place), "HOME": str(place)}
     return subprocess.run(
         [sys.executable, "-c", program], env=environ, cwd=place, capture_output=True, text=True, check=False
@@ -136,7 +136,8 @@ def open_place():
 
 
 def test_any_tree_becomes_any_other_for_a_user_who_is_not_root(open_place: Path):
-    done = as_nobody("t.check_any_tree_with_other_bits()", open_place)
+    check = "t.check_any_tree_with_other_bits()"
+    done = as_nobody(check, open_place, before=check)
     assert done.returncode == 0, done.stderr
 
 

@@ -159,8 +159,11 @@ _ROWS = (
     Command("daemon stop", "daemon.stop", "stop the daemon, and wait until it has ended", "ckpt daemon stop"),
     Command("daemon status", "daemon.status", "say whether the daemon runs", "ckpt daemon status"),
     Command(
-        "daemon logs", "daemon.logs", "print the end of the daemon's log", "ckpt daemon logs -n 100",
-        options=(Option("lines", "how many lines (50)", metavar="N", letter="n", number=True),),
+        "daemon logs", "daemon.logs", "print the end of the daemon's log", "ckpt daemon logs -n 100 -f",
+        options=(
+            Option("lines", "how many lines (50)", metavar="N", letter="n", number=True),
+            Option("follow", "go on with what is added, over rotations and restarts, until Ctrl-C", letter="f"),
+        ),
     ),
     Command(
         "daemon install", "child.install", "let systemd start the daemon when it is needed (user units)",

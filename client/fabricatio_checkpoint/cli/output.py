@@ -70,6 +70,25 @@ class Output:
         except OSError as error:
             raise self._unwritable(error) from error
 
+    def wait(self, seconds: float) -> None:
+        """Wait, and notice meanwhile that whoever read our stdout has gone: raises ClosedOutputError."""
+        import select
+        import time
+
+        try:
+            poll = select.poll()
+            poll.register(_open_stdout().fileno(), 0)
+        except (OSError, ValueError):
+            # It has no descriptor, as under somebody else's streams: nothing can be noticed.
+            time.sleep(seconds)
+            return
+        events = poll.poll(seconds * 1000)
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in events):
+            _abandon_stdout()
+            raise ClosedOutputError
+        if events:
+            time.sleep(seconds)
+
     def _unwritable(self, error: OSError) -> Exception:
         _abandon_stdout()
         if isinstance(error, BrokenPipeError):

@@ -8,20 +8,23 @@ import sys
 from ckpt_protocol.address import state_dir
 from ckpt_protocol.version import BUILD
 from ckpt_protocol.wirepath import encode
-from fabricatio_checkpoint.cli.failure import EXIT_NOT_RUNNING
+from fabricatio_checkpoint.cli.failure import EXIT_INTERRUPTED, EXIT_NOT_RUNNING, UsageError
 from fabricatio_checkpoint.cli.text import counted, quoted, visible, wire_text
 from fabricatio_checkpoint.errors import CheckpointError, error_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
+    from fabricatio_checkpoint.cli.daemonctl import Follower
+    from fabricatio_checkpoint.cli.output import Output
     from fabricatio_checkpoint.cli.session import Session
 
 __all__ = ["logs", "run", "start", "status", "stop", "stop_quietly"]
 
 _STOP_DEADLINE_S = 30.0
 _USUAL_LINES = 50
+_POLL_S = 0.2
 
 
 def run(session: Session) -> int:
@@ -101,15 +104,47 @@ def _print(session: Session, result: dict[str, Any]) -> None:
 
 
 def logs(session: Session) -> int:
-    """Print the end of the log."""
+    """Print the end of the log, and with ``--follow`` what is added to it until somebody interrupts."""
     path = os.path.join(state_dir(os.environ), "ckptd.log")
-    found = _log_tail(path, session.arguments.number("lines") or _USUAL_LINES)
+    number = session.arguments.number("lines") or _USUAL_LINES
+    if session.arguments.flag("follow"):
+        return _follow(session, path, number)
+    found = _log_tail(path, number)
     if session.out.json:
         lines = found.decode("utf-8", "replace").splitlines()
         session.out.document({"path": encode(os.fsencode(path)), "lines": lines})
     else:
         session.out.raw(found)
     return 0
+
+
+def _follow(session: Session, path: str, lines: int) -> int:
+    """Ctrl-C is how this ends, so nothing is said of it; the exit code is that of every interrupted command."""
+    if session.out.json:
+        raise UsageError("--follow never ends, and --json is one document", "leave one of them out")
+    from fabricatio_checkpoint.cli.daemonctl import Follower
+
+    log = Follower(path)
+    try:
+        _print_for_ever(session.out, log, path, lines)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    finally:
+        log.close()
+
+
+def _print_for_ever(out: Output, log: Follower, path: str, lines: int) -> NoReturn:
+    found = log.begin(lines)
+    if found is None:
+        out.note(f"there is no log yet at {quoted(path)}; waiting for it")
+    out.raw(found or b"")
+    while True:
+        out.flush()
+        out.wait(_POLL_S)
+        for piece in log.added():
+            out.raw(piece)
 
 
 def _log_tail(path: str, lines: int) -> bytes:
@@ -120,7 +155,11 @@ def _log_tail(path: str, lines: int) -> bytes:
     except FileNotFoundError as error:
         raise error_of("not_running", f"there is no log yet at {quoted(path)}") from error
     except OSError as error:
-        raise error_of("io_error", f"cannot read {quoted(path)}: {error.strerror}") from error
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str, error: OSError) -> CheckpointError:
+    return error_of("io_error", f"cannot read {quoted(path)}: {error.strerror}")
 
 
 def _if_running(session: Session, method: str) -> dict[str, Any] | None:

@@ -14,7 +14,8 @@ A restore that was cut off can be gone on with, as long as no other restore came
 - Undoing it takes one step, to the worktree before the first pass: a path has the state that the first safety
   checkpoint has for it, if that has one or if the first pass was to change the path. Any other path has the state of
   the first later safety checkpoint of which the same is true, unless that would need a directory that was not there.
-- A cut-off undo is taken back by redo, a cut-off redo by undo, from its safety checkpoints.
+- A stopped undo is taken back by redo, a stopped redo by undo, from its safety checkpoints: then all is as if it had
+  never begun.
 """
 
 from collections.abc import Iterable
@@ -42,7 +43,9 @@ def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome]) -> His
     undoable: list[int] = []
     redoable: list[int] = []
     head: str | None = None
+    seen: dict[int, Intent] = {}
     for intent in intents:
+        seen[intent.n] = intent
         outcome = outcomes.get(intent.n)
         if outcome is not None and not outcome.done:
             continue
@@ -55,10 +58,10 @@ def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome]) -> His
             redoable.clear()
         elif intent.verb == "undo":
             _take(undoable, intent.undoes)
-            redoable.append(intent.n)
+            redoable.append(_reversed_by(intent, seen, outcomes))
         elif intent.verb == "redo":
             _take(redoable, intent.undoes)
-            undoable.append(intent.n)
+            undoable.append(_reversed_by(intent, seen, outcomes))
     return History(tuple(undoable), tuple(redoable), head)
 
 
@@ -68,6 +71,15 @@ def _changed_nothing(intent: Intent, outcome: Outcome | None) -> bool:
     if outcome is not None and outcome.head_stays:
         return not outcome.paths
     return intent.safety is None and intent.before == intent.after
+
+
+def _reversed_by(intent: Intent, seen: dict[int, Intent], outcomes: dict[int, Outcome]) -> int:
+    """Give what there is to reverse after an undo or redo: what it took back was perhaps never done to its end."""
+    undone = seen.get(intent.undoes or 0)
+    if undone is None or undone.undoes is None:
+        return intent.n
+    outcome = outcomes.get(undone.n)
+    return undone.undoes if outcome is None or outcome.head_stays else intent.n
 
 
 def _take(stack: list[int], number: int | None) -> None:

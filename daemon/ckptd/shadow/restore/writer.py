@@ -42,11 +42,10 @@ class Failed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of each step, in the order of the steps; every path is in exactly one of the first four lists.
+    """What became of each step, in the order of the steps; every path is in exactly one list.
 
-    ``kept`` are directories that were to go but are not empty. ``half_done`` are those that failed after a part of
-    the step had been done: what stood there is gone, or its directory was made. ``weak``: the file system has no
-    exchange, so that a write in the last instant before a rename could have been lost.
+    ``kept`` are directories that were to go but are not empty. ``weak``: the file system has no exchange, so that a
+    write in the last instant before a rename could have been lost.
     """
 
     written: list[bytes]
@@ -54,7 +53,6 @@ class Outcome(NamedTuple):
     failed: list[Failed]
     kept: list[bytes]
     weak: bool
-    half_done: tuple[bytes, ...] = ()
 
 
 class _Job(NamedTuple):
@@ -135,6 +133,11 @@ class RestoreWriter:
         finally:
             self._phase(self._relocks(), deepest_first=True)
         return self._outcome()
+
+    @property
+    def half_done(self) -> list[bytes]:
+        """The paths that failed after a part of the step was done: what stood there is gone, or a directory made."""
+        return [self._steps[index].path for index in sorted(self._begun & self._failed.keys())]
 
     def _plan(self) -> _Jobs:
         jobs = _Jobs()
@@ -294,8 +297,7 @@ class RestoreWriter:
                 (deleted if step.after is None else written).append(step.path)
         failed = [self._told(index) for index in sorted(self._failed)]
         kept = [self._steps[index].path for index in sorted(self._kept)]
-        half_done = tuple(self._steps[index].path for index in sorted(self._begun & self._failed.keys()))
-        return Outcome(written, deleted, failed, kept, self._tools.weak, half_done)
+        return Outcome(written, deleted, failed, kept, self._tools.weak)
 
     def _told(self, index: int) -> Failed:
         failed = self._failed[index]

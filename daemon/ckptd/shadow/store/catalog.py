@@ -26,7 +26,7 @@ from ckptd.shadow.store.layout import (
     is_left_over,
     sweep_folders,
 )
-from ckptd.shadow.store.metadata import Metadata, describe, read_metadata
+from ckptd.shadow.store.metadata import Metadata, describe, owner_of, read_metadata
 from ckptd.shadow.store.operations import StoreWriter
 from ckptd.shadow.store.places import protected_reason
 from ckptd.shadow.store.reader import StoreReader
@@ -128,9 +128,18 @@ class ShadowCatalog:
             metadata = read_metadata(hinted)
             if metadata.path == path:
                 return hinted, metadata
-        for folder, metadata_or_error in _stores(checkpoint_dir):
-            if isinstance(metadata_or_error, Metadata) and metadata_or_error.path == path:
-                return folder, metadata_or_error
+        refused: DomainError | None = None
+        for folder, found in _stores(checkpoint_dir):
+            if isinstance(found, Metadata):
+                if found.path == path:
+                    return folder, found
+            elif found.kind == "too_many_files":
+                raise found
+            elif _is_of(folder, path):
+                refused = refused or found
+        # A later version's, or half readable: this worktree's history all the same.
+        if refused is not None:
+            raise refused
         return None
 
     def _create(self, checkpoint_dir: bytes, path: bytes, *, force: bool) -> tuple[bytes, Metadata]:
@@ -210,6 +219,14 @@ def _stores(checkpoint_dir: bytes) -> Iterator[tuple[bytes, Metadata | DomainErr
             yield folder, read_metadata(folder)
         except DomainError as error:
             yield folder, error
+
+
+def _is_of(folder: bytes, path: bytes) -> bool:
+    """Whether a store that cannot be used says that it is a worktree's."""
+    try:
+        return owner_of(folder) == path
+    except DomainError:
+        return False
 
 
 def _workspace(folder: bytes, metadata: Metadata | DomainError) -> Workspace:

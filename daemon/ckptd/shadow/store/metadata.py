@@ -10,7 +10,7 @@ from ckpt_protocol.wirepath import PathError, check_absolute, to_text
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.durable import read_if_there, replace_file
 
-__all__ = ["FORMAT", "Metadata", "describe", "read_metadata", "write_metadata"]
+__all__ = ["FORMAT", "Metadata", "describe", "owner_of", "read_metadata", "write_metadata"]
 
 FORMAT: Final = 1
 
@@ -37,6 +37,10 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Format(msgspec.Struct):
     format: int
+
+
+class _Owner(msgspec.Struct):
+    worktree: WirePath
 
 
 def describe(worktree: bytes, created: str, *, forced: bool) -> Metadata:
@@ -83,6 +87,19 @@ def read_metadata(folder: bytes) -> Metadata:
             "store_damaged", f"the metadata of {to_text(folder)} is malformed", paths=(folder,)
         ) from error
     return metadata
+
+
+def owner_of(folder: bytes) -> bytes | None:
+    """Tell which worktree a store belongs to, whatever else its metadata says; None where not even that is readable.
+
+    Raises DomainError where the file cannot be read at all.
+    """
+    try:
+        path = from_wire(msgspec.json.decode(read_if_there(_path(folder)) or b"", type=_Owner).worktree)
+        check_absolute(path)
+    except (msgspec.MsgspecError, PathError):
+        return None
+    return path
 
 
 def _path(folder: bytes) -> bytes:

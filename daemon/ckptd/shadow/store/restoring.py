@@ -7,7 +7,6 @@ write; the intent names the safety checkpoint and all paths, so that a restore t
 import contextlib
 import os
 from collections.abc import Iterable
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,12 +18,13 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.pack import HashOnly, PackWriter
 from ckptd.shadow.record.info import write_info_tree
 from ckptd.shadow.record.lookup import Loaded
-from ckptd.shadow.record.oplog import Intent, Outcome, Pass, Verb
+from ckptd.shadow.record.oplog import Intent, Outcome, Verb
 from ckptd.shadow.restore.writer import Outcome as Written
 from ckptd.shadow.restore.writer import RestoreWriter, sync
 from ckptd.shadow.store.adopting import copy_legacy, look_closer
 from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_planned
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.intents import intent_of, new_intent
 from ckptd.shadow.store.passes import passes_of, planned
 from ckptd.shadow.store.preparing import Prepared, RestoreRequest, open_root, prepare
 from ckptd.shadow.store.recovery import unfinished
@@ -159,7 +159,7 @@ class Restorer:
         head_after = head_reversed(self._repo, done)
         result = answer_head_moved(head_after, dry_run=params.dry_run)
         if not params.dry_run:
-            intent = self._new_intent(verb, params.token, asker, undoes=done.n, after=head_after)
+            intent = new_intent(self._repo, verb, params.token, asker, undoes=done.n, after=head_after)
             self._repo.log.write(intent)
             self._conclude(intent, result, None)
         return result
@@ -217,14 +217,14 @@ class Restorer:
 
     def _do_nothing(self, prepared: Prepared, asker: Asker) -> RestoreResult:
         """Record a restore that has no file to change: it makes no safety checkpoint, but a reset moves head."""
-        request, begun = prepared.request, prepared.request.begun
-        intent = self._intent(request, asker)
+        request, begun, earlier = prepared.request, prepared.request.begun, self._earlier(prepared)
+        intent = intent_of(self._repo, request, asker)
         self._repo.log.write(intent)
         if begun is None:
             result = answer_planned(prepared)
         else:
             nothing = Written([], [], [], [], False)
-            result = answer_done(prepared, begun.safety, nothing, self._earlier(prepared))
+            result = answer_done(prepared, begun.safety, nothing, earlier)
         self._conclude(intent, result, planned(intent))
         return result
 
@@ -234,18 +234,26 @@ class Restorer:
         draft = self._make_safety(prepared, pack, asker)
         self._read_back(draft.id, steps, fresh)
         earlier = self._earlier(prepared)
-        intent = self._intent(request, asker, draft, steps)
+        intent = intent_of(self._repo, request, asker, draft, steps)
         self._begin(intent, draft, request.begun)
-        written = self._carry_out(steps, asker)
+        written, half_done = self._carry_out(steps, asker)
         cancelled = any(one.reason == "cancelled" for one in written.failed)
         result = answer_done(prepared, intent.safety, written, earlier, overwritten_in=draft.id, cancelled=cancelled)
-        changed = {*written.written, *written.deleted, *written.half_done, *(step.path for step in earlier)}
+        changed = {*written.written, *written.deleted, *half_done}
+        if request.begun is not None:
+            changed |= planned(request.begun)
         self._conclude(intent, result, changed, head_stays=cancelled)
         return result
 
     def _earlier(self, prepared: Prepared) -> list[Step]:
+        """Give the steps of what was cut off; they only serve to tell of them, so a checkpoint may be damaged."""
         begun = prepared.request.begun
-        return prepared.earlier(passes_of(begun, self._repo.lookup, answered=False)) if begun is not None else []
+        if begun is None:
+            return []
+        try:
+            return prepared.earlier(passes_of(begun, self._repo.lookup, answered=False))
+        except DomainError:
+            return []
 
     def _make_safety(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> Draft:
         repo, request, scan = self._repo, prepared.request, prepared.scan
@@ -292,13 +300,16 @@ class Restorer:
         except DomainError:
             if begun is None:
                 repo.withdraw(draft, intent.n)
+                # Whatever the disk let us take back: no file has been touched, so there is nothing to undo.
+                repo.log.conclude(Outcome(n=intent.n, done=False))
             else:
                 # What was begun stays so; a pass whose safety checkpoint does not exist is passed over.
                 with contextlib.suppress(DomainError):
                     repo.refs.withdraw_checkpoint(draft.seq)
             raise
 
-    def _carry_out(self, steps: list[Step], asker: Asker) -> Written:
+    def _carry_out(self, steps: list[Step], asker: Asker) -> tuple[Written, list[bytes]]:
+        """Write; give what came of it, and the paths that failed when a part of them was done."""
         root_fd = open_root(self._repo)
         try:
             writer = RestoreWriter(
@@ -311,7 +322,7 @@ class Restorer:
             )
             written = writer.run(steps)
             sync(root_fd)
-            return written
+            return written, writer.half_done
         finally:
             os.close(root_fd)
 
@@ -323,47 +334,3 @@ class Restorer:
         self._repo.log.conclude(Outcome(n=intent.n, result=raw, paths=changed, head_stays=head_stays))
         if not head_stays:
             self._repo.set_head(intent.after)
-
-    def _intent(
-        self, request: RestoreRequest, asker: Asker, draft: Draft | None = None, steps: Iterable[Step] = ()
-    ) -> Intent:
-        """Give what is to be written: a new intent, or that of what was cut off with one more pass."""
-        begun, safety = request.begun, draft.id if draft is not None else None
-        paths = [to_wire(step.path) for step in steps]
-        replace = partial(
-            msgspec.structs.replace,
-            target=request.target.checkpoint.id,
-            next_seq=self._repo.log.next_seq if draft is None else draft.seq + 1,
-        )
-        if begun is None:
-            fresh = self._new_intent(
-                request.verb, request.token, asker, undoes=request.undoes, after=request.head_after
-            )
-            return replace(fresh, safety=safety, paths=paths)
-        resumed = self._published(begun) + ([Pass(safety=safety, paths=paths)] if safety is not None else [])
-        return replace(begun, token=request.token, before=self._before(begun), after=request.head_after, resumed=resumed)
-
-    def _published(self, begun: Intent) -> list[Pass]:
-        ids = self._repo.lookup.ids()
-        return [one for one in begun.resumed if one.safety in ids]
-
-    def _before(self, begun: Intent) -> str | None:
-        """Give head before a restore that is gone on with; a save in between is no reason to move it twice."""
-        return begun.before if begun.before != begun.after else self._repo.head
-
-    def _new_intent(
-        self, verb: Verb, token: str, asker: Asker, *, after: str | None, undoes: int | None = None
-    ) -> Intent:
-        repo = self._repo
-        return Intent(
-            n=repo.log.next_number,
-            verb=verb,
-            time=repo.now(),
-            token=token,
-            client=asker.client,
-            session=asker.session,
-            next_seq=repo.log.next_seq,
-            before=repo.head,
-            after=after,
-            undoes=undoes,
-        )

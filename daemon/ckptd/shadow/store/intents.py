@@ -1,0 +1,59 @@
+"""What a restore writes into the operation log before it acts."""
+
+from collections.abc import Iterable
+from functools import partial
+
+import msgspec
+
+from ckpt_protocol.structs import to_wire
+from ckptd.shadow.record.oplog import Intent, Pass, Verb
+from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.preparing import RestoreRequest
+from ckptd.shadow.store.repository import Draft, Repository
+from ckptd.shadow.trees.step import Step
+
+__all__ = ["intent_of", "new_intent"]
+
+
+def new_intent(
+    repo: Repository, verb: Verb, token: str, asker: Asker, *, after: str | None, undoes: int | None = None
+) -> Intent:
+    """Give the intent of an operation that changes no file; ``after`` is head afterwards."""
+    return Intent(
+        n=repo.log.next_number,
+        verb=verb,
+        time=repo.now(),
+        token=token,
+        client=asker.client,
+        session=asker.session,
+        next_seq=repo.log.next_seq,
+        before=repo.head,
+        after=after,
+        undoes=undoes,
+    )
+
+
+def intent_of(
+    repo: Repository, request: RestoreRequest, asker: Asker, draft: Draft | None = None, steps: Iterable[Step] = ()
+) -> Intent:
+    """Give the intent of a restore: a new one, or that of what was cut off with one more pass.
+
+    ``draft`` is the safety checkpoint for the ``steps``, None where there are none.
+    """
+    begun, safety = request.begun, draft.id if draft is not None else None
+    paths = [to_wire(step.path) for step in steps]
+    replace = partial(
+        msgspec.structs.replace,
+        target=request.target.checkpoint.id,
+        next_seq=repo.log.next_seq if draft is None else draft.seq + 1,
+    )
+    if begun is None:
+        fresh = new_intent(repo, request.verb, request.token, asker, undoes=request.undoes, after=request.head_after)
+        return replace(fresh, safety=safety, paths=paths)
+    ids = repo.lookup.ids()
+    resumed = [one for one in begun.resumed if one.safety in ids]
+    if safety is not None:
+        resumed.append(Pass(safety=safety, paths=paths))
+    # A save in between has moved head; a restore that does not move it leaves it there.
+    before = begun.before if begun.before != begun.after else repo.head
+    return replace(begun, token=request.token, before=before, after=request.head_after, resumed=resumed)

@@ -1,0 +1,446 @@
+"""Restores that were stopped in the middle: whatever one does next, nothing is lost, and one undo takes it back."""
+
+import os
+
+import pytest
+
+from ckpt_protocol import checkpoint as wire
+from ckpt_protocol.structs import from_wire
+from ckptd.core.ports import Caller
+from ckptd.errors import DomainError
+from support.restores import Copy, content, left_out, names, refused
+from support.worktrees import in_child
+
+pytestmark = pytest.mark.core
+
+FILES = [b"%d/%d" % (folder, number) for folder in range(3) for number in range(2)]
+"""In more than one directory, which are written one after the other."""
+
+
+def die(desk, call, point="unlinked", nth=1):
+    """Run an operation in a child that dies the nth time that the writer passes a point."""
+    passed = 0
+
+    def hook(name, _path):
+        nonlocal passed
+        passed += name == point
+        if passed == nth:
+            os._exit(9)
+
+    desk.configure(hooks=hook)
+    assert os.waitstatus_to_exitcode(in_child(call)) == 9
+    desk.configure(hooks=lambda _name, _path: None)
+    desk.open(create=False)
+
+
+def reset_cancelled(desk, target, when):
+    """Reset, cancelled at the first hook of which ``when`` is true."""
+    return _cancelled(desk, lambda fields, caller: desk.writer.restore(_restore(fields, target), caller), when)
+
+
+def _restore(fields, target):
+    return wire.RestoreParams(**fields, id=target)
+
+
+def undo_cancelled(desk, when):
+    return _cancelled(desk, lambda fields, caller: desk.writer.undo(wire.StepParams(**fields), caller), when)
+
+
+def _cancelled(desk, call, when):
+    caller = Caller("test")
+
+    def hook(name, path):
+        if when(name, path):
+            caller.cancelled.set()
+
+    desk.configure(hooks=hook)
+    result = call({**desk.common(), "token": desk.token()}, caller)
+    desk.configure(hooks=lambda _name, _path: None)
+    return result
+
+
+def everywhere(desk, text):
+    for name in FILES:
+        desk.write(name, text)
+
+
+def old_and_mine(desk):
+    """Save ``old``, then write what nobody saves; give the checkpoint."""
+    everywhere(desk, b"old")
+    saved = desk.save().id
+    everywhere(desk, b"mine")
+    return saved
+
+
+def contents(desk):
+    return {content(desk, name) for name in FILES}
+
+
+def paths(items):
+    return {from_wire(item) for item in items}
+
+
+# -- the same request again
+
+
+@pytest.mark.parametrize("point", ["staged", "exchanged", "verified", "unlinked"])
+def test_a_reset_sent_again_goes_on_and_one_undo_brings_back_what_was_there_first(desk, point):
+    saved = old_and_mine(desk)
+    desk.write(b"extra/deep", b"mine")
+    head = desk.head()
+    before = Copy(desk)
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token), point)
+    safety = desk.status().interrupted
+    result = desk.reset(saved, token=token)
+    assert (result.safety, contents(desk)) == (safety, {b"old"})
+    assert (paths(result.written), paths(result.deleted)) == ({*FILES}, {b"extra/deep"})
+    assert desk.status().interrupted is None
+    desk.reopen()
+    assert desk.reset(saved, token=token) == result
+    assert desk.undo().head == head
+    assert before.differences() == []
+    with pytest.raises(DomainError, match=r"^nothing_to_undo: "):
+        desk.undo()
+    desk.redo()
+    assert contents(desk) == {b"old"}
+    desk.undo()
+    assert before.differences() == []
+
+
+def test_cut_off_twice_and_again_when_nothing_is_left_to_write(desk):
+    saved = old_and_mine(desk)
+    token = desk.token()
+    before = Copy(desk)
+    for _ in range(3):
+        die(desk, lambda: desk.reset(saved, token=token))
+    assert contents(desk) == {b"old"}
+    safety = desk.status().interrupted
+    result = desk.reset(saved, token=token)
+    assert (result.safety, result.head, paths(result.written)) == (safety, saved, {*FILES})
+    desk.undo()
+    assert before.differences() == []
+
+
+def test_edits_between_the_crash_and_the_second_pass_are_in_the_second_safety_checkpoint(desk):
+    saved = old_and_mine(desk)
+    before = Copy(desk)
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token), nth=1)
+    desk.write(b"0/1", b"edited meanwhile")
+    desk.write(b"new/file", b"new meanwhile")
+    result = desk.reset(saved, token=token)
+    assert contents(desk) == {b"old"}
+    (note,) = [note for note in result.notes if "cut off" in note]
+    assert "0/1" in note
+    second = desk.list(kind="safety").checkpoints[0].id
+    assert second[:12] in note
+    assert result.safety != second
+    assert desk.cat(second, b"0/1") == b"edited meanwhile"
+    desk.undo()
+    # What is new stands in nobody's way, and comes back too.
+    assert content(desk, b"new/file") == b"new meanwhile"
+    desk.remove(b"new")
+    assert before.differences() == []
+
+
+def test_what_nobody_planned_and_the_first_safety_checkpoint_has_comes_back_from_there(desk):
+    desk.write(b"same/x", b"same")
+    saved = old_and_mine(desk)
+    before = Copy(desk)
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token))
+    desk.remove(b"same")
+    desk.reset(saved, token=token)
+    assert content(desk, b"same/x") == b"same"
+    desk.undo()
+    assert before.differences() == []
+
+
+def test_what_was_put_where_no_directory_was_stays_in_its_checkpoint(desk):
+    desk.write(b"d/x", b"old")
+    saved = old_and_mine(desk)
+    desk.remove(b"d")
+    desk.write(b"d", b"a file now")
+    before = Copy(desk)
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token), "unlinked", 2)
+    os.makedirs(desk.path(b"d"), exist_ok=True)
+    desk.write(b"d/mine", b"new meanwhile")
+    desk.reset(saved, token=token)
+    assert content(desk, b"d/x") == b"old"
+    desk.undo()
+    assert before.differences() == []
+    assert desk.cat(desk.list(kind="safety").checkpoints[1].id, b"d/mine") == b"new meanwhile"
+
+
+def test_files_that_only_the_second_pass_sees_come_back(desk):
+    desk.write(b".gitignore", b"")
+    desk.write(b"zz", b"old")
+    saved = desk.save().id
+    desk.write(b".gitignore", b"*.log\n")
+    desk.write(b"zz", b"mine")
+    desk.write(b"x.log", b"ignored by then")
+    before = Copy(desk)
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token), "unlinked", 1)
+    desk.reset(saved, token=token)
+    desk.undo()
+    assert before.differences() == []
+
+
+def test_after_another_restore_the_request_is_a_new_one(desk):
+    saved = old_and_mine(desk)
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token))
+    everywhere(desk, b"later")
+    desk.save()
+    desk.write(b"0/1", b"edited")
+    desk.rollback("HEAD", b"0/1")
+    state = Copy(desk)
+    first = desk.list(kind="safety").checkpoints[-1].id
+    assert desk.reset(saved, token=token).safety != first
+    desk.undo()
+    assert state.differences() == []
+
+
+def test_a_save_between_does_not_decide_about_head(desk):
+    saved = old_and_mine(desk)
+    head = desk.save("mine").id
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token))
+    desk.save("half")
+    assert desk.reset(saved, token=token).head == saved
+    desk.reopen()
+    assert desk.head() == saved
+    assert desk.undo().head == head
+    assert contents(desk) == {b"mine"}
+
+
+def test_a_rollback_sent_again_goes_on(desk):
+    saved = old_and_mine(desk)
+    token = desk.token()
+    die(desk, lambda: desk.rollback(saved, *FILES, token=token))
+    half = desk.save("half").id
+    result = desk.rollback(saved, *FILES, token=token)
+    assert (paths(result.written), result.head) == ({*FILES}, half)
+    assert desk.undo().head == half
+    assert contents(desk) == {b"mine"}
+
+
+def test_the_plan_of_a_request_sent_again_need_not_be_the_first_one(desk):
+    saved = old_and_mine(desk)
+    digest = desk.reset(saved, dry_run=True).digest
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token, digest=digest))
+    desk.reset(saved, token=token, digest=digest)
+    assert contents(desk) == {b"old"}
+    with refused(desk, "plan_changed"):
+        desk.undo(digest=digest)
+
+
+def test_a_second_pass_without_a_safety_checkpoint_leaves_the_first_to_be_undone(desk):
+    saved = old_and_mine(desk)
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token))
+    safety = desk.status().interrupted
+    in_the_way = os.path.join(desk.folder, b"refs/checkpoints/0000000003")
+    os.makedirs(in_the_way + b"/x")
+    with pytest.raises(DomainError):
+        desk.reset(saved, token=token)
+    os.removedirs(in_the_way + b"/x")
+    assert desk.status().interrupted == safety
+    desk.reopen()
+    assert desk.status().interrupted == safety
+    desk.undo()
+    assert contents(desk) == {b"mine"}
+
+
+# -- undo and redo, cut off
+
+
+def two_resets(desk):
+    everywhere(desk, b"1")
+    first = desk.save().id
+    everywhere(desk, b"2")
+    second = desk.save().id
+    everywhere(desk, b"3")
+    desk.reset(first)
+    everywhere(desk, b"4")
+    desk.reset(second)
+
+
+@pytest.mark.parametrize("stop", ["cut off", "cancelled"])
+def test_the_next_undo_finishes_one_that_was_stopped_before_it_reverses_anything_older(desk, stop):
+    two_resets(desk)
+    if stop == "cut off":
+        die(desk, desk.undo)
+    else:
+        undo_cancelled(desk, lambda name, _path: name == "unlinked")
+    assert contents(desk) == {b"2", b"4"}
+    planned = desk.undo(dry_run=True)
+    assert 0 < len(planned.written) < len(FILES)
+    result = desk.undo(digest=planned.digest)
+    assert (contents(desk), result.edited, paths(result.written)) == ({b"4"}, [], {*FILES})
+    desk.redo()
+    assert contents(desk) == {b"2"}
+    desk.undo()
+    desk.undo()
+    assert contents(desk) == {b"3"}
+
+
+@pytest.mark.parametrize("stop", ["cut off", "cancelled"])
+def test_redo_takes_back_an_undo_that_was_stopped(desk, stop):
+    two_resets(desk)
+    if stop == "cut off":
+        die(desk, desk.undo)
+    else:
+        undo_cancelled(desk, lambda name, _path: name == "unlinked")
+    desk.redo()
+    assert contents(desk) == {b"2"}
+    desk.undo()
+    assert contents(desk) == {b"4"}
+
+
+def test_a_redo_that_was_cut_off_is_finished_by_redo_and_taken_back_by_undo(desk):
+    two_resets(desk)
+    desk.undo()
+    die(desk, desk.redo)
+    desk.redo()
+    assert contents(desk) == {b"2"}
+    desk.undo()
+    die(desk, desk.redo)
+    desk.undo()
+    assert contents(desk) == {b"4"}
+    desk.undo()
+    assert contents(desk) == {b"3"}
+
+
+def test_the_undo_of_a_reset_of_two_passes_is_finished_too(desk):
+    saved = old_and_mine(desk)
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token))
+    desk.write(b"new", b"new meanwhile")
+    desk.reset(saved, token=token)
+    die(desk, desk.undo)
+    desk.undo()
+    assert (contents(desk), content(desk, b"new")) == ({b"mine"}, b"new meanwhile")
+    desk.redo()
+    assert (contents(desk), os.path.exists(desk.path(b"new"))) == ({b"old"}, False)
+
+
+def test_a_step_sent_again_under_either_token_is_answered_once(desk):
+    two_resets(desk)
+    first, second = desk.token(), desk.token()
+    die(desk, lambda: desk.undo(token=first))
+    result = desk.undo(token=second)
+    desk.reopen()
+    assert desk.undo(token=first) == desk.undo(token=second) == result
+    assert contents(desk) == {b"4"}
+
+
+# -- half done
+
+
+def test_a_cancelled_reset_keeps_head_and_one_undo_brings_back_its_paths(desk):
+    saved = old_and_mine(desk)
+    head = desk.save("mine").id
+    everywhere(desk, b"unsaved")
+    result = reset_cancelled(desk, saved, lambda name, _path: name == "unlinked")
+    assert contents(desk) == {b"old", b"unsaved"}
+    assert {reason for _, reason in left_out(result.conflicts)} == {"cancelled"}
+    assert result.head == desk.head() == head
+    assert any("undo" in note for note in result.notes)
+    desk.reopen()
+    assert desk.head() == head
+    desk.undo()
+    assert (contents(desk), desk.head()) == ({b"unsaved"}, head)
+
+
+def test_a_reset_that_was_cancelled_before_it_wrote_anything_is_not_what_undo_reverses(desk):
+    saved = old_and_mine(desk)
+    desk.reset(saved)
+    everywhere(desk, b"newer")
+    reset_cancelled(desk, saved, lambda name, _path: name == "opened")
+    assert contents(desk) == {b"newer"}
+    desk.undo()
+    assert contents(desk) == {b"mine"}
+
+
+def file_to_directory(desk):
+    desk.write(b"P/x", b"old inside")
+    saved = desk.save().id
+    desk.remove(b"P")
+    desk.write(b"P", b"precious", 0o640)
+    return saved
+
+
+def directory_to_file(desk):
+    desk.write(b"P", b"old")
+    saved = desk.save().id
+    desk.remove(b"P")
+    desk.write(b"P/deep/x", b"precious", 0o640)
+    return saved
+
+
+@pytest.mark.parametrize("turn", [file_to_directory, directory_to_file])
+def test_what_was_removed_before_a_reset_was_cancelled_comes_back(desk, turn):
+    saved = turn(desk)
+    before = Copy(desk)
+    result = reset_cancelled(desk, saved, lambda name, path: (name, path) == ("unlinked", b"P"))
+    assert not os.path.exists(desk.path(b"P"))
+    (told,) = [item for item in result.conflicts if from_wire(item.path) == b"P"]
+    assert (told.reason, told.detail) == ("cancelled", "what stood there was removed; undo brings it back")
+    desk.reopen()
+    desk.undo()
+    assert before.differences() == []
+
+
+def test_what_was_removed_before_the_disk_was_full_comes_back(desk):
+    saved = file_to_directory(desk)
+    before = Copy(desk)
+
+    def hook(name, _path):
+        if name == "before-mkdir":
+            raise OSError(28, "No space left on device")
+
+    desk.configure(hooks=hook)
+    result = desk.reset(saved)
+    desk.configure(hooks=lambda _name, _path: None)
+    assert (b"P", "no_space") in left_out(result.conflicts)
+    desk.undo()
+    assert before.differences() == []
+
+
+def test_a_new_directory_whose_permissions_could_not_be_set_goes_again(desk):
+    desk.write(b"d/x", b"old")
+    os.chmod(desk.path(b"d"), 0o500)
+    saved = desk.save().id
+    os.chmod(desk.path(b"d"), 0o700)
+    desk.remove(b"d")
+    before = Copy(desk)
+    result = reset_cancelled(desk, saved, lambda name, path: (name, path) == ("created", b"d/x"))
+    assert names(result.written) == [b"d/x"]
+    desk.undo()
+    assert before.differences() == []
+
+
+def test_damaged_content_is_found_before_the_directory_in_its_place_goes(desk):
+    desk.damaged = True
+    desk.write(b"D", os.urandom(40_000))
+    saved = desk.save().id
+    folder = os.path.join(desk.folder, b"objects/pack")
+    (pack,) = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(b".pack")]
+    desk.remove(b"D")
+    desk.mkdir(b"D")
+    desk.save()
+    desk.close()
+    os.chmod(pack, 0o600)
+    with open(pack, "r+b") as file:
+        file.seek(9000)
+        byte = file.read(1)
+        file.seek(9000)
+        file.write(bytes([byte[0] ^ 1]))
+    with refused(desk, "conflicts", b"D"):
+        desk.reset(saved)
+    assert os.path.isdir(desk.path(b"D"))
