@@ -107,6 +107,24 @@ def test_an_undo_that_changed_no_file_still_undoes():
     assert (log.history.undoable, log.history.redoable) == ((), (undone,))
 
 
+def test_an_undo_that_was_cut_off_and_taken_back_counts_as_never_begun():
+    log = Log()
+    reset = log.add("reset")
+    stopped = log.undo(done=None)
+    assert (log.history.undoable, log.history.redoable) == ((), (stopped,))
+    log.redo()
+    assert (log.history.undoable, log.history.redoable) == ((reset,), ())
+
+
+@pytest.mark.parametrize(("paths", "counts"), [([], False), (["a"], True)])
+def test_a_cancelled_reset_moves_no_head_and_counts_if_it_changed_anything(paths, counts):
+    log = Log()
+    log.add("save", after="a", safety=None)
+    cancelled = log.add("reset", after="b")
+    log.outcomes[cancelled] = Outcome(n=cancelled, paths=paths, head_stays=True)
+    assert log.history == History((cancelled,) if counts else (), (), "a")
+
+
 MOVES = st.lists(st.sampled_from(["reset", "rollback", "undo", "redo", "save", "nothing", "given-up"]), max_size=30)
 
 

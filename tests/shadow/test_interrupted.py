@@ -174,6 +174,20 @@ def test_what_was_put_where_no_directory_was_stays_in_its_checkpoint(desk):
     assert desk.cat(desk.list(kind="safety").checkpoints[1].id, b"d/mine") == b"new meanwhile"
 
 
+def test_a_directory_that_the_reset_made_goes_with_what_was_put_there_meanwhile(desk):
+    desk.write(b"d/x", b"old")
+    saved = old_and_mine(desk)
+    desk.remove(b"d")
+    before = Copy(desk)
+    token = desk.token()
+    die(desk, lambda: desk.reset(saved, token=token), "unlinked", len(FILES) + 2)
+    assert content(desk, b"d/x") == b"old"
+    desk.write(b"d/mine", b"new meanwhile")
+    desk.reset(saved, token=token)
+    result = desk.undo()
+    assert (result.conflicts, before.differences()) == ([], [])
+
+
 def test_files_that_only_the_second_pass_sees_come_back(desk):
     desk.write(b".gitignore", b"")
     desk.write(b"zz", b"old")
