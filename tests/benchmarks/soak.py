@@ -253,7 +253,12 @@ def run(place: Path, options: argparse.Namespace) -> tuple[list[Sample], Counter
     print("| requests | seconds | RSS, KiB | descriptors | threads |\n|---:|---:|---:|---:|---:|", flush=True)
     with ThreadPoolExecutor(options.clients + 1) as pool:
         while len(samples) * SAMPLE_EVERY < options.requests and time.monotonic() - begun < options.minutes * 60:
-            work(pool, clients, victims)
+            try:
+                work(pool, clients, victims)
+            except KeyboardInterrupt:
+                # What was measured until then is worth a verdict all the same.
+                print("interrupted")
+                break
             samples.append(look(pid, (len(samples) + 1) * SAMPLE_EVERY, begun))
             print("| {:,} | {:.0f} | {:,} | {} | {} |".format(*samples[-1]), flush=True)
     done = sum((client.done for client in clients), Counter({"killed client": victims.killed}))
