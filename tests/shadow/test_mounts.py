@@ -14,15 +14,15 @@ pytestmark = pytest.mark.core
 MOUNTINFO = b"""\
 22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 23 22 0:21 / /proc rw - proc proc rw
-31 22 254:0 /srv /home/me/work/in\\040side rw - ext4 /dev/vda rw
-32 22 0:40 / /home/me/work/tmp rw - tmpfs tmpfs rw
-33 22 0:41 / /home/me/workshop rw - tmpfs tmpfs rw
+31 22 254:0 /srv /home/me/tree/in\\040side rw - ext4 /dev/vda rw
+32 22 0:40 / /home/me/tree/tmp rw - tmpfs tmpfs rw
+33 22 0:41 / /home/me/treeshop rw - tmpfs tmpfs rw
 """
 
 
 def test_mount_points_are_found_below_a_path_and_nowhere_else():
-    assert mounts_in(b"/home/me/work", MOUNTINFO) == {b"in side", b"tmp"}
-    assert mounts_in(b"/home/me/work/tmp", MOUNTINFO) == frozenset()
+    assert mounts_in(b"/home/me/tree", MOUNTINFO) == {b"in side", b"tmp"}
+    assert mounts_in(b"/home/me/tree/tmp", MOUNTINFO) == frozenset()
     assert b"proc" in mounts_in(b"/", MOUNTINFO)
     assert mounts_in(b"/home", b"") == frozenset()
 

@@ -4,6 +4,7 @@ import hashlib
 import os
 import struct
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -24,19 +25,19 @@ _SMALL_OFFSET = 0x80000000
 _HEADER_BYTES = 12
 
 
-class ObjectSink:
+class ObjectSink(ABC):
     """What takes the objects of a scan: base of the pack writer and of the one that only hashes."""
 
+    @abstractmethod
     def add(self, kind: bytes, data: bytes) -> bytes:
         """Take an object; return its 20-byte id."""
-        raise NotImplementedError
 
+    @abstractmethod
     def add_stream(self, size: int, chunks: Iterable[bytes]) -> bytes | None:
         """Take a blob of ``size`` bytes piece by piece; None, and nothing taken, where the pieces are not that many.
 
         An OSError that the pieces raise goes through, and nothing is taken: it is the file's fault, not the sink's.
         """
-        raise NotImplementedError
 
 
 class HashOnly(ObjectSink):
