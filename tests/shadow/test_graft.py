@@ -6,7 +6,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from ckptd.shadow.objects.blob import EMPTY_TREE, hash_object
-from ckptd.shadow.objects.pack import ObjectSink
+from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.trees.compare import compare
 from ckptd.shadow.trees.graft import graft
 from ckptd.shadow.trees.step import State
@@ -17,7 +17,7 @@ from support.memory_view import directory, executable, file, link, view
 pytestmark = pytest.mark.core
 
 
-class Objects(ObjectSink):
+class Objects(HashOnly):
     """A store in memory."""
 
     def __init__(self) -> None:

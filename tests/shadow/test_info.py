@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
-from ckptd.shadow.objects.pack import ObjectSink
+from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.record.checkpoint import load_info, root_of
 from ckptd.shadow.record.info import NO_INFO, Info, OutsideRules, read_info, write_info_tree
 from ckptd.shadow.scan.exclusion import LARGE, UNREADABLE, Exclusion
@@ -19,7 +19,7 @@ from support.worktrees import Desk, names
 pytestmark = pytest.mark.core
 
 
-class Shelf(ObjectSink):
+class Shelf(HashOnly):
     """Objects in memory."""
 
     def __init__(self) -> None:
