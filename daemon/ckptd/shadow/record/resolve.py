@@ -1,6 +1,5 @@
 """From what a person or program writes for a checkpoint to the checkpoint that is meant."""
 
-import calendar
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -9,6 +8,7 @@ from typing import Final, NamedTuple
 from ckpt_protocol.checkpoint import WORKTREE
 from ckptd.errors import DomainError
 from ckptd.shadow.record.checkpoint import Checkpoint
+from ckptd.shadow.record.moment import parse_moment
 
 __all__ = ["Names", "check_tag", "resolve"]
 
@@ -34,8 +34,8 @@ def resolve(text: str, names: Names) -> str:
     """Give the full id of a checkpoint.
 
     Taken in this order: a full id, a tag, a unique prefix of at least 4 digits, ``#SEQ``, ``HEAD``, ``HEAD~N``
-    (N manual or automatic checkpoints before head), ``@{TIME}`` (the newest at that time, local time where none is
-    said). Raises DomainError ``unknown_checkpoint``, ``ambiguous_id``, or ``no_checkpoint`` for a HEAD that is not
+    (N manual or automatic checkpoints before head), ``@{TIME}`` (the newest at that time, as parse_moment() reads
+    it). Raises DomainError ``unknown_checkpoint``, ``ambiguous_id``, or ``no_checkpoint`` for a HEAD that is not
     there yet.
     """
     ids = names.ids
@@ -103,23 +103,11 @@ def _before_head(steps: int, names: Names) -> str:
 
 
 def _at_time(text: str, names: Names) -> str:
-    wanted = _parse_time(text)
+    wanted = parse_moment(text, time.time())
     for number in sorted(names.by_seq, reverse=True):
         if names.load(names.by_seq[number]).time_s <= wanted:
             return names.by_seq[number]
     raise DomainError("unknown_checkpoint", f"no checkpoint is as old as {text}", hint="see: ckpt ls")
-
-
-def _parse_time(text: str) -> float:
-    for form in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d"):
-        plain = text.replace("T", " ")
-        try:
-            if plain.endswith("Z"):
-                return calendar.timegm(time.strptime(plain[:-1], form))
-            return time.mktime(time.strptime(plain, form))
-        except (ValueError, OverflowError):
-            continue
-    raise DomainError("unknown_checkpoint", f"cannot read the time {text!r}", hint="write @{2026-11-30 14:00}")
 
 
 def _unknown(text: str) -> DomainError:
