@@ -40,7 +40,22 @@ def test_every_method_and_every_error_has_its_golden_files():
 
 @pytest.mark.parametrize("name", sorted(MESSAGES))
 def test_encoding_gives_these_bytes(name):
-    assert encode_frame(msgspec.json.encode(MESSAGES[name])) == golden(name)
+    """And nothing else but fields that came later, which stand after the others and are all empty here."""
+    text = encode_frame(msgspec.json.encode(MESSAGES[name]))
+    if text != golden(name):
+        cut = without_later_fields(json.loads(text), json.loads(golden(name)))
+        text = json.dumps(cut, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    assert text == golden(name)
+
+
+def without_later_fields(value: object, first: object) -> object:
+    if isinstance(value, dict) and isinstance(first, dict):
+        assert list(value)[: len(first)] == list(first)
+        assert not any(value[name] for name in list(value)[len(first) :])
+        return {name: without_later_fields(value[name], first[name]) for name in first}
+    if isinstance(value, list) and isinstance(first, list):
+        return [without_later_fields(*pair) for pair in zip(value, first, strict=True)]
+    return value
 
 
 @pytest.mark.parametrize("name", sorted(MESSAGES))
@@ -73,11 +88,17 @@ def test_decoding_gives_the_error(kind):
 
 @pytest.mark.parametrize("method", sorted(METHODS))
 def test_the_samples_fill_every_field(method):
-    for full, least in ((0, 1), (2, 3)):
-        sample = SAMPLES[method]
-        for field in msgspec.structs.fields(type(sample[full])):
+    sample = SAMPLES[method]
+    for full, least in zip(sample.fullest(), (sample.least_params, sample.least_result), strict=True):
+        for field in msgspec.structs.fields(type(full)):
             if not field.required:
-                assert getattr(sample[full], field.name) != getattr(sample[least], field.name), field.name
+                assert getattr(full, field.name) != getattr(least, field.name), field.name
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_what_is_encoded_is_decoded_again(method):
+    for sample in SAMPLES[method].fullest():
+        assert msgspec.json.decode(msgspec.json.encode(sample), type=type(sample)) == sample
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))

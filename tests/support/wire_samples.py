@@ -30,12 +30,21 @@ DATA = Path(__file__).parents[1] / "protocol" / "data" / "v1"
 
 
 class Sample(NamedTuple):
-    """The params and the results of one method."""
+    """The params and the results of one method.
+
+    ``later_params`` and ``later_result`` have every field filled where some have come after the golden files.
+    """
 
     params: Request
     least_params: Request
     result: Result
     least_result: Result
+    later_params: Request | None = None
+    later_result: Result | None = None
+
+    def fullest(self) -> tuple[Request, Result]:
+        """The samples with every field that there is today."""
+        return self.later_params or self.params, self.later_result or self.result
 
 
 ID = "0123456789abcdef0123456789abcdef01234567"
