@@ -9,9 +9,11 @@ import pytest
 
 from ckpt_protocol.checkpoint import HeadParams, SaveParams
 from ckpt_protocol.structs import to_wire
+from ckptd.core.bus import Bus
 from ckptd.core.event import OpDone
 from ckptd.core.manager import Manager
 from ckptd.core.ports import Caller
+from ckptd.core.subscription import Wanted
 from ckptd.errors import DomainError
 from support.faulty_stores import (
     FailsOnceCatalog,
@@ -76,6 +78,20 @@ async def test_write_and_read():
         assert await manager.read(DIR, place(A), head) == f"{1:040x}"
         await eventually(lambda: manager.state_of(DIR, place(A)) == ("IDLE", None))
     assert len(catalog.opened) == 1
+
+
+async def test_what_happens_is_published_after_it_is_true():
+    bus, catalog = Bus(), MemoryCatalog()
+    heard = bus.subscribe(Wanted(), 10)
+    async with running(catalog, bus=bus) as manager:
+        await write(manager)
+        await manager.read(DIR, place(A), head)
+        await manager.forget(DIR, place(A))
+    assert bus.seq == 2
+    first, second = await heard.next(), await heard.next()
+    assert (first.kind, first.checkpoint_dir, first.worktree) == ("checkpoint.created", "/data", to_wire(A))
+    assert first.data == {"id": f"{1:040x}", "seq": 1, "complete": True, "automatic": False}
+    assert (second.kind, second.worktree, second.data) == ("store.pruned", to_wire(A), {"checkpoints": 1})
 
 
 async def test_the_same_path_in_two_checkpoint_directories_is_two_stores():

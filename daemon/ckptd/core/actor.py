@@ -15,6 +15,8 @@ import anyio
 from ckpt_protocol.checkpoint import SaveParams, SaveResult
 from ckpt_protocol.structs import Worktree, to_wire
 from ckpt_protocol.wirepath import to_text
+from ckptd.core.announcement import announcements
+from ckptd.core.bus import Bus
 from ckptd.core.effect import (
     ArmTimer,
     CloseStore,
@@ -87,6 +89,7 @@ class Actor:
 
     Exactly one task runs run(). Requests wait for their reply, or for the end of the actor. ``at_rest`` is called
     whenever nothing is left to do; ``halted`` is the reason that an earlier actor of the worktree has left behind.
+    What has become true is published on ``bus``.
     Times in events are the event loop's.
     """
 
@@ -100,8 +103,10 @@ class Actor:
         limits: Limits = DEFAULT_LIMITS,
         halted: str | None = None,
         at_rest: Callable[[], None] = lambda: None,
+        bus: Bus | None = None,
     ) -> None:
         self.path: Final = path
+        self._bus = bus or Bus()
         self.transitions: Final[deque[Transition]] = deque(maxlen=TRANSITIONS)
         self._catalog = catalog
         self._checkpoint_dir = checkpoint_dir
@@ -288,10 +293,13 @@ class Actor:
         error = ended.exception()
         if error is None:
             self.post(OpDone(request, saved=isinstance(ended.result(), SaveResult)))
+            for told, data in announcements(ended.result(), automatic=request == AUTOSAVE):
+                self._bus.publish(told, self._checkpoint_dir, self.path, **data)
             return
+        kind = error.kind if isinstance(error, DomainError) else "internal"
         if request == AUTOSAVE:
             logger.warning("autosave of %s failed: %s", to_text(self.path), error)
-        kind = error.kind if isinstance(error, DomainError) else "internal"
+            self._bus.publish("autosave.failed", self._checkpoint_dir, self.path, reason=kind)
         self.post(OpFailed(request, kind, self._loop.time()))
 
     def _autosave(self, store: OpenedStore) -> SaveResult:

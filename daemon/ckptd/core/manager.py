@@ -15,6 +15,7 @@ from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ForgetResult, ListResult, OpenResult
 from ckptd.core.actor import Actor, ActorClosedError, Terms
+from ckptd.core.bus import Bus
 from ckptd.core.desk import Claim, Desk
 from ckptd.core.event import IdleElapsed, Stop
 from ckptd.core.machine import Limits, Phase
@@ -43,7 +44,17 @@ class Manager:
     ``internal`` where the actor broke, and ``stopping`` after drain() was called.
     """
 
-    def __init__(self, catalog: Catalog, claim: Claim, *, mailbox_limit: int = 256, cache_size: int = 100) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        claim: Claim,
+        *,
+        mailbox_limit: int = 256,
+        cache_size: int = 100,
+        bus: Bus | None = None,
+    ) -> None:
+        self.bus = bus or Bus()
+        """Where it is published what happens."""
         self._catalog = catalog
         self._claim_lock = claim
         self._limits = Limits(mailbox=mailbox_limit)
@@ -215,6 +226,7 @@ class Manager:
             limits=self._limits,
             halted=self._halted.get(key),
             at_rest=self._close_unused,
+            bus=self.bus,
         )
         self._running_tasks().start_soon(self._live, key, actor)
         self._actors[key] = actor
@@ -264,6 +276,7 @@ class Manager:
             for entry in doomed:
                 await self._delete(checkpoint_dir, from_wire(entry.store))
                 self._halted.pop((checkpoint_dir, from_wire(entry.path)), None)
+                self._tell_pruned(checkpoint_dir, from_wire(entry.path), entry.checkpoints)
         return PruneResult(pruned=doomed, unreachable=still.unreachable, dry_run=False)
 
     async def _forget(self, checkpoint_dir: bytes, place: Worktree) -> ForgetResult:
@@ -276,7 +289,11 @@ class Manager:
             folder, checkpoints = found
             await self._delete(checkpoint_dir, folder)
             self._halted.pop(key, None)
+            self._tell_pruned(checkpoint_dir, key[1], checkpoints)
         return ForgetResult(store=to_wire(folder), checkpoints=checkpoints)
+
+    def _tell_pruned(self, checkpoint_dir: bytes, path: bytes, checkpoints: int) -> None:
+        self.bus.publish("store.pruned", checkpoint_dir, path, checkpoints=checkpoints)
 
     async def _check_place(self, checkpoint_dir: bytes, place: Worktree) -> None:
         """Refuse a client that means another directory by this path; a store that does not open can be deleted."""
