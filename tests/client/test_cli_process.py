@@ -1,7 +1,9 @@
 """The command as a real process: what it imports, its pipes, its signals, and its terminal."""
 
+import base64
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -180,7 +182,7 @@ def test_ctrl_c_is_one_short_line(daemon, place):
 def on_a_terminal(place, *argv: str, answer: bytes = b"", wait_for: bytes = b"", **changes: str) -> Outcome:
     """Run with all three streams on a terminal, type ``answer`` after ``wait_for``; everything said is ``stdout``."""
     ours, theirs = pty.openpty()
-    env = {**environment(TERM="xterm", COLUMNS="100"), **changes}
+    env = {**environment(TERM="xterm", COLUMNS="100", PAGER="cat"), **changes}
     child = subprocess.Popen(command(*argv), cwd=place, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     said = bytearray()
@@ -317,6 +319,102 @@ def test_colour_and_tables_are_for_terminals_that_want_them(daemon, place):
     for changes in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b[" not in on_a_terminal(place, "status", **changes).out
         assert on_a_terminal(place, "ls", **changes).out == as_process("ls", cwd=place).out
+
+
+PATCH = b"""diff --git a/f b/f
+index 1..2 100644
+--- a/f
++++ b/f
+@@ -1,2 +1,2 @@
+ same\tline
+--- not a header
++++ neither \x1b]0;title\x07 \xe9
+\\ No newline at end of file
+"""
+
+
+def diff_answers(daemon, data=PATCH):
+    """Give a patch in two pieces that are cut in the middle of a line."""
+    cut = len(data) // 2
+
+    def answer(params):
+        piece = data[cut:] if params.get("offset") else data[:cut]
+        more = "c1" if not params.get("offset") and piece else None
+        return {
+            "data": {"b64": base64.b64encode(piece).decode()}, "offset": params.get("offset", 0), "cursor": more,
+            "total_bytes": len(data),
+        }  # fmt: skip
+
+    daemon.answers["checkpoint.diff"] = answer
+
+
+def test_a_patch_on_a_terminal_is_coloured_and_cannot_steer_it(daemon, place):
+    diff_answers(daemon)
+    done = on_a_terminal(place, "diff")
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "\x1b[1mdiff --git a/f b/f\x1b[m",
+        "\x1b[1mindex 1..2 100644\x1b[m",
+        "\x1b[1m--- a/f\x1b[m",
+        "\x1b[1m+++ b/f\x1b[m",
+        "\x1b[36m@@ -1,2 +1,2 @@\x1b[m",
+        " same\tline",
+        "\x1b[31m--- not a header\x1b[m",
+        "\x1b[32m+++ neither \\x1b]0;title\\x07 \\xe9\x1b[m",
+        "\\ No newline at end of file",
+    ]
+    plain = on_a_terminal(place, "diff", NO_COLOR="1").out
+    assert "\x1b" not in plain
+    assert "--- not a header" in plain
+
+
+def test_a_patch_in_a_pipe_is_bytes(daemon, place):
+    diff_answers(daemon)
+    assert as_process("diff", cwd=place).stdout == PATCH
+
+
+@pytest.mark.parametrize("argv", [("diff",), ("show", "HEAD"), ("ls",)])
+def test_long_results_go_through_the_pager(daemon, place, argv):
+    diff_answers(daemon)
+    daemon.answers["checkpoint.list"] = history(record())
+    daemon.answers["checkpoint.show"] = {
+        "checkpoint": record(), "base": None, "changes": [], "skipped": [], "excluded": []
+    }  # fmt: skip
+    done = on_a_terminal(place, *argv, PAGER="sed 's/^/paged: /'")
+    assert done.code == 0
+    assert all(line.startswith("paged: ") for line in done.out.splitlines())
+    assert on_a_terminal(place, *argv, PAGER="exit 1", CKPT_PAGER="").out != ""
+    assert b"paged" not in as_process(*argv, cwd=place, PAGER="sed 's/^/paged: /'").stdout
+
+
+def test_a_pager_that_ends_early_is_no_error(daemon, place):
+    daemon.answers["checkpoint.list"] = history(*(record(seq=seq) for seq in range(5_000, 0, -1)))
+    done = on_a_terminal(place, "ls", PAGER="head -n 3")
+    assert done.code == 0
+    assert "Traceback" not in done.out
+
+
+def test_an_error_does_not_start_the_pager(daemon, place):
+    def refuse(_params):
+        raise Refusal("not_tracked", "not tracked")
+
+    for method in ("checkpoint.list", "checkpoint.diff", "checkpoint.show"):
+        daemon.answers[method] = refuse
+    for argv in (("ls",), ("diff",), ("show", "HEAD")):
+        done = on_a_terminal(place, *argv, PAGER="echo paged")
+        assert done.code == 20
+        assert "paged" not in done.out
+
+
+def test_a_table_says_how_long_ago_and_a_narrow_terminal_gets_lines(daemon, place):
+    pytest.importorskip("rich")
+    message = "words " * 20
+    daemon.answers["checkpoint.list"] = history(record(message=message))
+    wide = on_a_terminal(place, "ls").out
+    assert " ago " in wide
+    assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 100 for line in wide.splitlines())
+    assert re.sub(r"\x1b\[[0-9;]*m", "", wide).split().count("words") == 20
+    assert on_a_terminal(place, "ls", COLUMNS="50").out == as_process("ls", cwd=place).out
 
 
 def test_without_rich_a_terminal_gets_plain_text(daemon, place, short_dir):

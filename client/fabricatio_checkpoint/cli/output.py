@@ -20,10 +20,17 @@ class ClosedOutputError(Exception):
 
 
 class Output:
-    """Where a command writes. With ``json`` stdout gets exactly one document."""
+    """Where a command writes. With ``json`` stdout gets exactly one document.
+
+    ``for_people``: stdout is a terminal; ``colour``: its user has not asked for plain text either. Both are what they
+    were at the beginning: a pager in between changes nothing of it.
+    """
 
     def __init__(self, json: bool) -> None:
         self.json = json
+        self.for_people = not json and is_terminal(sys.stdout)
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
+        self.colour = self.for_people and not plain
 
     def line(self, text: str) -> None:
         """Write one line of the result; raises ClosedOutputError, and StorageError where stdout cannot be written."""

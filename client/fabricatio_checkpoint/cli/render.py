@@ -7,8 +7,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.table import Table
+    from rich.text import Text as RichText
+
+    from fabricatio_checkpoint.cli.output import Output
 
 __all__ = ["RichTable", "print_changes", "rich_table"]
+
+_NARROW = 60
+"""On fewer columns a table would be one word a line: there plain lines are left to wrap as they are."""
 
 _STYLES = {"A": "green", "M": "yellow", "D": "red", "T": "magenta", "X": "cyan"}
 
@@ -16,7 +22,10 @@ _STYLES = {"A": "green", "M": "yellow", "D": "red", "T": "magenta", "X": "cyan"}
 class RichTable:
     """A table that is shown whole, once its widths are known. Cells are text, never markup."""
 
-    def __init__(self, table: Table) -> None:
+    relative = True
+
+    def __init__(self, out: Output, table: Table) -> None:
+        self._out = out
         self._table = table
 
     def add(self, cells: Sequence[str]) -> None:
@@ -27,34 +36,45 @@ class RichTable:
 
     def end(self) -> None:
         """Show the table."""
-        from rich.console import Console
-
         if self._table.row_count:
-            Console(highlight=False).print(self._table)
+            self._out.line(_rendered(self._table))
 
 
-def rich_table(headers: Sequence[str]) -> RichTable | None:
-    """Begin a table; None without rich. The last column wraps, the others are never cut."""
+def rich_table(out: Output, headers: Sequence[str]) -> RichTable | None:
+    """Begin a table; None without rich or on a narrow terminal. The last column wraps, the others are never cut."""
     try:
-        from rich import box
+        from rich.console import Console
         from rich.table import Table
     except ImportError:
         return None
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    if Console().width < _NARROW:
+        return None
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for header in headers[:-1]:
         table.add_column(header, no_wrap=True)
     table.add_column(headers[-1], overflow="fold")
-    return RichTable(table)
+    return RichTable(out, table)
 
 
-def print_changes(lines: Sequence[str]) -> bool:
+def print_changes(out: Output, lines: Sequence[str]) -> bool:
     """Print lines that begin with a letter of change in its colour; False without rich."""
     try:
-        from rich.console import Console
         from rich.text import Text
     except ImportError:
         return False
-    console = Console(highlight=False, soft_wrap=True)
     for line in lines:
-        console.print(Text(line, style=_STYLES.get(line[:1], "")))
+        out.line(_rendered(Text(line, style=_STYLES.get(line[:1], ""), overflow="ignore", no_wrap=True)))
     return True
+
+
+def _rendered(what: Table | RichText) -> str:
+    """Render to text: what is printed goes out by the same road as everything else, whoever closes its other end."""
+    from rich.console import Console
+    from rich.text import Text
+
+    # A pager may stand between us and the terminal, which is still the one that stdin or stderr leads to.
+    console = Console(highlight=False, force_terminal=True)
+    with console.capture() as captured:
+        # A line that is too long is the terminal's to wrap; a table that is too wide has to be cut.
+        console.print(what, soft_wrap=isinstance(what, Text))
+    return captured.get().strip("\n")

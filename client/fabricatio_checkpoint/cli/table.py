@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
-from fabricatio_checkpoint.cli.output import is_terminal
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,11 +9,16 @@ if TYPE_CHECKING:
     from fabricatio_checkpoint.cli.output import Output
     from fabricatio_checkpoint.cli.render import RichTable
 
-__all__ = ["Table", "open_table", "wants_colour"]
+__all__ = ["Table", "open_table"]
 
 
 class Table:
-    """Aligned text, written row by row; ``widths`` are the least ones, the last column is as long as it is."""
+    """Aligned text, written row by row; ``widths`` are the least ones, the last column is as long as it is.
+
+    ``relative`` tells whether times are shown as ages: where programs read, they must not change by themselves.
+    """
+
+    relative = False
 
     def __init__(self, out: Output, widths: Sequence[int]) -> None:
         self._out = out
@@ -33,17 +33,12 @@ class Table:
         """Show what was not shown yet."""
 
 
-def wants_colour() -> bool:
-    """Whether stdout is a terminal whose user has not asked for plain text."""
-    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
-
-
 def open_table(out: Output, headers: Sequence[str], widths: Sequence[int]) -> Table | RichTable:
     """Begin a table in the form that fits stdout; without rich it is plain everywhere."""
-    if wants_colour():
+    if out.colour:
         from fabricatio_checkpoint.cli.render import rich_table
 
-        rich = rich_table(headers)
+        rich = rich_table(out, headers)
         if rich is not None:
             return rich
     return Table(out, widths)

@@ -1,15 +1,17 @@
-"""``diff`` and ``cat``: bytes, passed on as they come."""
+"""``diff`` and ``cat``: bytes, passed on as they come; on a terminal a patch is coloured and paged."""
 
 from __future__ import annotations
 
 from binascii import a2b_base64
+from itertools import chain
 
 from ckpt_protocol.wirepath import encode
 from fabricatio_checkpoint.cli.failure import UsageError
+from fabricatio_checkpoint.cli.pager import Paged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from fabricatio_checkpoint.cli.session import Session
@@ -24,13 +26,28 @@ def diff(session: Session) -> int:
         whole = b"".join(_patch(session, params))
         session.out.document({"format": params.get("format", "patch"), "data": encode(whole)})
         return 0
-    empty = True
-    for piece in _patch(session, params):
-        session.out.raw(piece)
-        empty = empty and not piece
-    if empty:
+    pieces = _patch(session, params)
+    # An empty patch is said on stderr, and errors come before a pager takes the screen.
+    first = next(pieces)
+    if not first:
         session.out.note("no differences")
+        return 0
+    with Paged(session.out):
+        _print_patch(session, chain((first,), pieces), params)
     return 0
+
+
+def _print_patch(session: Session, pieces: Iterable[bytes], params: dict[str, Any]) -> None:
+    if not session.out.for_people:
+        for piece in pieces:
+            session.out.raw(piece)
+        return
+    from fabricatio_checkpoint.cli.patchview import patch_lines
+
+    # Only a patch has marks to colour; in a summary the same characters are bars and names.
+    colour = session.out.colour and "format" not in params
+    for line in patch_lines(pieces, colour=colour):
+        session.out.line(line)
 
 
 def _diff_params(session: Session) -> dict[str, Any]:

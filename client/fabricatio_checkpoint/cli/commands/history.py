@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from fabricatio_checkpoint.cli.clock import age, local
 from fabricatio_checkpoint.cli.failure import UsageError
+from fabricatio_checkpoint.cli.pager import Paged
 from fabricatio_checkpoint.cli.table import open_table
 from fabricatio_checkpoint.cli.text import first_line, short, visible
 from fabricatio_checkpoint.cli.words import change_line, left_out
@@ -29,7 +32,10 @@ def ls(session: Session) -> int:
     if session.out.json:
         session.out.document(_whole(pages))
     else:
-        _print(session, pages)
+        # An error must not come from behind a pager.
+        first = next(pages)
+        with Paged(session.out):
+            _print(session, chain((first,), pages))
     return 0
 
 
@@ -74,7 +80,7 @@ def _print(session: Session, pages: Iterable[dict[str, Any]]) -> None:
     for page in pages:
         damaged = page.get("damaged", 0)
         for record in page["checkpoints"]:
-            table.add(_cells(record, page["head"]))
+            table.add(_cells(record, page["head"], relative=table.relative))
             rows += 1
     table.end()
     if not rows:
@@ -88,13 +94,14 @@ def _narrowed(session: Session) -> bool:
     return bool(given.all_words("PATH") or given.value("kind") or given.pairs("meta"))
 
 
-def _cells(record: dict[str, Any], head: str | None) -> tuple[str, ...]:
+def _cells(record: dict[str, Any], head: str | None, *, relative: bool) -> tuple[str, ...]:
     labels = (["HEAD"] if record["id"] == head else []) + [visible(tag) for tag in record["tags"]]
     message = first_line(record["message"])
     message += f"  [{', '.join(labels)}]" if labels else ""
     message += "" if record["complete"] else "  (incomplete)"
     message += "  (legacy)" if record.get("legacy") else ""
-    return short(record["id"]), _number(record), local(record["time"]), record["kind"], message
+    time = (age if relative else local)(record["time"])
+    return short(record["id"]), _number(record), time, record["kind"], message
 
 
 def _number(record: dict[str, Any]) -> str:
@@ -109,8 +116,9 @@ def show(session: Session) -> int:
         session.out.document(result)
         return 0
     record = result["checkpoint"]
-    for line in [*_facts(record), *_message(record), *_changes(result)]:
-        session.out.line(line)
+    with Paged(session.out):
+        for line in [*_facts(record), *_message(record), *_changes(result)]:
+            session.out.line(line)
     return 0
 
 

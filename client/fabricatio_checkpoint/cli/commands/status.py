@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fabricatio_checkpoint.cli.clock import age
-from fabricatio_checkpoint.cli.table import wants_colour
 from fabricatio_checkpoint.cli.text import quoted, short, visible
 from fabricatio_checkpoint.cli.words import change_line, left_out, named
 
@@ -46,11 +45,10 @@ def _head(session: Session, result: dict[str, Any]) -> Iterator[str]:
 
 
 def _print_changes(session: Session, lines: Sequence[str]) -> None:
-    if lines and wants_colour():
+    if lines and session.out.colour:
         from fabricatio_checkpoint.cli.render import print_changes
 
-        session.out.flush()
-        if print_changes(lines):
+        if print_changes(session.out, lines):
             return
     for line in lines:
         session.out.line(line)

@@ -1,0 +1,65 @@
+"""A patch as a person sees it on a terminal: in colour, and unable to steer the terminal."""
+
+from __future__ import annotations
+
+from fabricatio_checkpoint.cli.text import visible
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["patch_lines"]
+
+_BOLD, _RED, _GREEN, _CYAN = "1", "31", "32", "36"
+_MARKS = {"+": _GREEN, "-": _RED}
+
+
+def patch_lines(pieces: Iterable[bytes], *, colour: bool) -> Iterator[str]:
+    """Give the lines of a patch that comes in pieces; control characters of files and names are escaped."""
+    view = _View()
+    for line in _lines(pieces):
+        text = "\t".join(visible(part) for part in line.decode("utf-8", "backslashreplace").split("\t"))
+        style = view.style(text)
+        yield f"\x1b[{style}m{text}\x1b[m" if colour and style else text
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+class _View:
+    """Knows what a line is. Inside a hunk the first character tells, whatever the line looks like.
+
+    ``old`` and ``new`` count the lines that the hunk still has of either side.
+    """
+
+    def __init__(self) -> None:
+        self.old = 0
+        self.new = 0
+
+    def style(self, line: str) -> str | None:
+        """Give the colour of the next line, None for none."""
+        if self.old > 0 or self.new > 0:
+            return self._in_hunk(line)
+        if line.startswith("@@ "):
+            self.old, self.new = (_count(part) for part in line.split(" ")[1:3])
+            return _CYAN
+        return None if line.startswith("\\") else _BOLD
+
+    def _in_hunk(self, line: str) -> str | None:
+        if line.startswith("\\"):
+            return None
+        self.old -= not line.startswith("+")
+        self.new -= not line.startswith("-")
+        return _MARKS.get(line[:1])
+
+
+def _count(part: str) -> int:
+    """Read the number of lines of ``-12,3``; one line where none is said."""
+    _, comma, number = part.partition(",")
+    return int(number) if comma else 1
