@@ -49,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from ckptd import install
 
         return _say(install.run(words[1:], os.environ))
+    if words == ["discover"]:
+        return _say(_describe())
     return run_daemon(_parse(words), _shadow_catalog)
 
 
@@ -136,6 +138,16 @@ def _shadow_catalog() -> "Catalog":
     )
 
 
+def _describe() -> "Said":
+    import msgspec
+
+    from ckpt_protocol import openrpc
+    from ckptd.chore import Said
+
+    text = msgspec.json.format(msgspec.json.encode(openrpc.document()), indent=2)
+    return Said(EXIT_OK, text.decode())
+
+
 def _say(said: "Said") -> int:
     for text, stream in ((said.out, sys.stdout), (said.err, sys.stderr)):
         if text:
@@ -147,7 +159,7 @@ def _parse(argv: Sequence[str]) -> Options:
     parser = argparse.ArgumentParser(
         prog="ckptd",
         description="Keep the checkpoints of this user's worktrees.",
-        epilog="Chores, which run no daemon: ckptd doctor, ckptd install-units.",
+        epilog="Chores, which run no daemon: ckptd doctor, ckptd install-units, ckptd discover.",
     )
     parser.add_argument("--socket", metavar="PATH", help="listen here, in a directory of mode 0700")
     parser.add_argument("--stderr", action="store_true", help="log to stderr instead of the log file")

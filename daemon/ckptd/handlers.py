@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from ckpt_protocol import checkpoint, daemon, store, worktree
+from ckpt_protocol import checkpoint, daemon, discover, openrpc, store, worktree
 from ckpt_protocol.structs import Result, WirePath, from_wire, to_wire
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 from ckptd.core.ports import Caller
@@ -102,6 +102,11 @@ async def stop(daemon_: Daemon, _peer: Peer, params: daemon.StopParams) -> daemo
     if stopping:
         daemon_.stop()
     return daemon.StopResult(pid=os.getpid(), stopping=stopping)
+
+
+async def describe(_daemon: Daemon, _peer: Peer, _params: discover.DiscoverParams) -> discover.DiscoverResult:
+    """Describe the wire."""
+    return openrpc.document()
 
 
 async def open_worktree(daemon_: Daemon, _peer: Peer, params: worktree.OpenParams) -> worktree.OpenResult:
@@ -200,6 +205,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "daemon.hello": hello,
     "daemon.status": daemon_status,
     "daemon.stop": stop,
+    "rpc.discover": describe,
     "worktree.open": open_worktree,
     "worktree.list": list_worktrees,
     "worktree.status": status,

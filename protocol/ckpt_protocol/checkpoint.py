@@ -41,8 +41,9 @@ WORKTREE = "WORKTREE"
 
 
 class SaveParams(Request, frozen=True, kw_only=True):
-    """``checkpoint.save``. ``full`` scans even where a watcher could tell, ``rehash`` reads every file.
+    """``checkpoint.save``: make a checkpoint, and the store where there is none.
 
+    ``full`` scans even where a watcher could tell, ``rehash`` reads every file.
     ``force`` saves a worktree that is suddenly empty, and makes a store for a protected place.
     """
 
@@ -89,7 +90,7 @@ class HeadResult(Result, frozen=True, kw_only=True):
 
 
 class ListParams(Request, frozen=True, kw_only=True):
-    """``checkpoint.list``: newest first; ``before_seq`` continues a list after its last entry."""
+    """``checkpoint.list``: checkpoints, newest first; ``before_seq`` continues a list after its last entry."""
 
     checkpoint_dir: WirePath
     worktree: Worktree
@@ -176,7 +177,7 @@ class CatResult(Result, frozen=True, kw_only=True):
 
 
 class RestoreParams(Request, frozen=True, kw_only=True):
-    """``checkpoint.restore``: the whole tree, or some paths.
+    """``checkpoint.restore``: bring back a checkpoint, the whole tree or some paths.
 
     ``id`` None means head. ``paths`` None restores the whole tree and moves head; a list restores files and
     directories and leaves head. ``delete`` deletes given paths that the checkpoint does not have. ``digest``
@@ -196,7 +197,7 @@ class RestoreParams(Request, frozen=True, kw_only=True):
 
 
 class StepParams(Request, frozen=True, kw_only=True):
-    """``checkpoint.undo`` and ``checkpoint.redo``."""
+    """``checkpoint.undo`` and ``checkpoint.redo``: reverse the newest restore, or the newest undo."""
 
     checkpoint_dir: WirePath
     worktree: Worktree

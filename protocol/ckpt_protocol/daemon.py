@@ -32,7 +32,7 @@ class HelloResult(Result, frozen=True, kw_only=True):
 
 
 class StatusParams(Request, frozen=True, kw_only=True):
-    """``daemon.status``: needs no hello."""
+    """``daemon.status``: who runs, and which stores are open. Needs no hello."""
 
 
 class OpenStore(Result, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class StatusResult(Result, frozen=True, kw_only=True):
 
 
 class StopParams(Request, frozen=True, kw_only=True):
-    """``daemon.stop``: needs no hello. Finishes what runs, answers what is queued, and ends.
+    """``daemon.stop``: finish what runs, answer what is queued, and end. Needs no hello.
 
     ``if_idle``: only if nothing else runs or waits, and only if the next start is not the very same build again; a
     client of a newer build asks so.

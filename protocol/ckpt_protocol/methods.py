@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from ckpt_protocol import checkpoint, daemon, store, worktree
+from ckpt_protocol import checkpoint, daemon, discover, store, worktree
 from ckpt_protocol.structs import Request, Result
 
 __all__ = ["METHODS", "Method"]
@@ -21,6 +21,7 @@ _ROWS: Final = (
     Method("daemon.hello", daemon.HelloParams, daemon.HelloResult, False),
     Method("daemon.status", daemon.StatusParams, daemon.StatusResult, False),
     Method("daemon.stop", daemon.StopParams, daemon.StopResult, False),
+    Method("rpc.discover", discover.DiscoverParams, discover.DiscoverResult, False),
     Method("worktree.open", worktree.OpenParams, worktree.OpenResult, True),
     Method("worktree.list", worktree.ListParams, worktree.ListResult, False),
     Method("worktree.status", worktree.StatusParams, worktree.StatusResult, False),

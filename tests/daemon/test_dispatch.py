@@ -58,7 +58,7 @@ def test_every_method_has_a_handler() -> None:
     assert set(HANDLERS) == set(METHODS)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith("daemon.")])
+@pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith(("daemon.", "rpc."))])
 @pytest.mark.parametrize("params", ["params", "least_params"])
 async def test_each_method_answers_its_own_result(wire, method, params) -> None:
     sent = msgspec.to_builtins(getattr(SAMPLES[method], params))
@@ -69,6 +69,11 @@ async def test_each_method_answers_its_own_result(wire, method, params) -> None:
         expected = msgspec.structs.replace(expected, state="halted", halted="for the test")
     assert result == expected
     assert len(wire.manager.asked) == 1
+
+
+async def test_the_wire_is_described_by_itself(wire) -> None:
+    answer = await wire.call("rpc.discover", {})
+    assert [method["name"] for method in answer["result"]["methods"]] == list(METHODS)
 
 
 async def test_what_each_kind_of_method_asks_of_the_manager(wire) -> None:

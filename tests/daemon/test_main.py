@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_protocol.methods import METHODS
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 from support import fake_ckptd
 
@@ -411,4 +412,6 @@ def test_the_command_line(house) -> None:
 
     assert run("--version").stdout == f"ckptd {BUILD}\n"
     assert "--socket" in run("--help").stdout
+    described = [method["name"] for method in json.loads(run("discover").stdout)["methods"]]
+    assert described == list(METHODS)
     assert run("--no-such-option").returncode == 2

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ckpt_protocol import checkpoint, daemon, store, worktree
+from ckpt_protocol import checkpoint, daemon, discover, store, worktree
 from ckpt_protocol.envelope import Call, Failure, Success, failure
 from ckpt_protocol.errors import BY_KIND
 from ckpt_protocol.structs import (
@@ -146,6 +146,17 @@ SAMPLES: dict[str, Sample] = {
         daemon.StopParams(),
         daemon.StopResult(pid=4711, stopping=False),
         daemon.StopResult(pid=1),
+    ),
+    "rpc.discover": Sample(
+        discover.DiscoverParams(),
+        discover.DiscoverParams(),
+        discover.DiscoverResult(
+            openrpc="1.3.2",
+            info={"title": "ckptd", "version": "1.0.0"},
+            methods=[{"name": "daemon.stop", "params": [{"name": "if_idle", "schema": {"type": "boolean"}}]}],
+            components={"schemas": {"Chunk": {"type": "object"}}, "errors": {"stopping": {"code": 4002}}},
+        ),
+        discover.DiscoverResult(openrpc="1.3.2", info={}, methods=[], components={}),
     ),
     "worktree.open": Sample(
         worktree.OpenParams(**TOKENED, force=True),
