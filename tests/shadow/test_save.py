@@ -11,7 +11,7 @@ from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.record.checkpoint import load_info
 from ckptd.shadow.trees.modes import parse_exceptions
-from support.worktrees import Desk, git_tree
+from support.worktrees import Desk, git_tree, opened_files
 
 pytestmark = pytest.mark.core
 
@@ -225,6 +225,71 @@ def test_a_cancelled_save_leaves_nothing(desk: Desk):
     assert desk.list().checkpoints == []
     assert os.listdir(desk.folder + b"/objects/pack") == []
     assert desk.save().created
+
+
+class After:
+    """Somebody who calls a save off when it has asked ``count`` times whether they do."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def is_set(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def call_off(desk: Desk, count: int, **fields) -> list[bytes]:
+    """Call a save off; give the files that it had opened by then."""
+    caller = Caller("test")
+    caller.cancelled = After(count)
+    with opened_files() as opened, _fails("cancelled"):
+        desk.save(caller=caller, **fields)
+    return content_of(opened)
+
+
+def content_of(opened: list[bytes]) -> list[bytes]:
+    return [path for path in opened if os.path.basename(path).startswith(b"f")]
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 5, 20, 40, 50])
+def test_a_save_that_was_called_off_is_gone_on_with(desk: Desk, count, reopened):
+    names = [b"%d/%d/f%d" % (number % 3, number % 7, number) for number in range(30)]
+    for name in names:
+        desk.write(name, name)
+    desk.write(b".gitignore", b"*.o\n")
+    desk.write(b"0/x.o", b"ignored")
+    desk.settle()
+    first = call_off(desk, count)
+    assert desk.list().checkpoints == []
+    if reopened:
+        desk.reopen()
+    with opened_files() as opened:
+        saved = desk.save()
+    second = content_of(opened)
+    assert sorted(first + second) == sorted(os.path.basename(name) for name in names)
+    assert saved.files == 31
+    assert desk.tree_of(saved.id) == git_tree(desk.root, lambda path: path.endswith(b".o"))
+
+
+def test_a_later_save_that_was_called_off_forgets_nothing_and_believes_nothing(desk: Desk):
+    names = [b"%d/f%d" % (number % 5, number) for number in range(20)]
+    for name in names:
+        desk.write(name, name)
+    desk.write(b"4/gone", b"")
+    desk.settle()
+    desk.save()
+    for name in names[:10]:
+        desk.write(name, b"changed " + name)
+    desk.write(b".gitignore", b"f19\n")
+    desk.remove(b"4/gone")
+    desk.settle()
+    first = call_off(desk, 7)
+    assert 0 < len(first) < 10
+    with opened_files() as opened:
+        saved = desk.save()
+    assert sorted(first + content_of(opened)) == sorted(os.path.basename(name) for name in names[:10])
+    assert desk.tree_of(saved.id) == git_tree(desk.root, lambda path: path == b"4/f19")
 
 
 def test_permission_bits_are_recorded_where_they_are_unusual(desk: Desk):

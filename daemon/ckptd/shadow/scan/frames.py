@@ -90,6 +90,20 @@ class FrameStack:
         _close(done)
         return above
 
+    def so_far(self) -> DirNode:
+        """Give a model of what has been seen, for a scan that ends here: whatever it lacks, the next one reads.
+
+        Without a basis nothing that it holds is taken for not ignored, and without ids every tree is made again.
+        """
+        below: tuple[bytes, DirNode] | None = None
+        for frame in reversed(self._frames):
+            old = frame.old
+            entries = {**(old.entries if old is not None else {}), **frame.entries}
+            children = {**(old.children if old is not None else {}), **frame.children, **dict([below] if below else [])}
+            below = (frame.name, DirNode(entries, children, frozenset(), frame.perm, b"", b"", None))
+        assert below is not None  # the root stays until the scan has ended
+        return below[1]
+
     def close(self) -> None:
         """Close all of them."""
         for frame in self._frames:

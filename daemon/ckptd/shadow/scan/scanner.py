@@ -94,11 +94,12 @@ class Scanner:
         rehash: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda _files, _bytes: None,
+        cut_short: Callable[[DirNode], None] = lambda _so_far: None,
     ) -> ScanResult:
         """Walk the worktree; new blobs and trees go to ``sink``. ``rehash`` reads every file.
 
-        Raises DomainError: ``worktree_missing`` or ``not_a_directory`` for the root alone, what the sink raises,
-        and ``cancelled``.
+        ``cut_short`` is given a model of what has been seen where the walk ends with an error. Raises DomainError:
+        ``worktree_missing`` or ``not_a_directory`` for the root alone, what the sink raises, and ``cancelled``.
         """
         walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, rehash, cancelled, progress)
         # What a scan that was called off had found belongs to no result.
@@ -108,7 +109,7 @@ class Scanner:
         walk.root_dev = found.st_dev
         walk.margin_ns = clock_margin_ns(found.st_dev)
         walk.mounts = mounts_below(self._root)
-        root = walk.run(Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root))
+        root = walk.run(Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root), cut_short)
         unknown = self._basis_maker.take_unknown_rules()
         problems = self._basis_maker.take_problems()
         listed = {item.path for item in walk.skipped}
@@ -159,7 +160,7 @@ class _Walk:
         self.excluded: list[Exclusion] = []
         self.read_count = 0
 
-    def run(self, root: Frame) -> DirNode:
+    def run(self, root: Frame, cut_short: Callable[[DirNode], None]) -> DirNode:
         stack = FrameStack(root)
         try:
             self._list(root)
@@ -176,6 +177,9 @@ class _Walk:
                 if above is None:
                     return node
                 self._place(above, frame, node)
+        except DomainError:
+            cut_short(stack.so_far())
+            raise
         finally:
             stack.close()
 

@@ -104,8 +104,12 @@ class Repository:
         rehash: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda _files, _bytes: None,
+        cut_short: Callable[[DirNode], None] = lambda _so_far: None,
     ) -> ScanResult:
-        """Look at the worktree; nothing of the store changes, and the model stays as it is until adopt()."""
+        """Look at the worktree; nothing of the store changes, and the model stays as it is until adopt().
+
+        ``cut_short`` is given what has been seen where the scan is called off or fails; keep() makes use of it.
+        """
         self._check_model()
         own = self.settings.overrides_of(self.worktree)
         size = self.settings.max_file_bytes if own.max_file_bytes is None else own.max_file_bytes
@@ -115,7 +119,9 @@ class Repository:
             ScanLimits(size, self.settings.one_file_system, self.guard),
             clock_ns=lambda: int(self.clock() * 1_000_000_000),
         )
-        found = scanner.scan(self.model, sink, rehash=rehash, cancelled=cancelled, progress=progress)
+        found = scanner.scan(
+            self.model, sink, rehash=rehash, cancelled=cancelled, progress=progress, cut_short=cut_short
+        )
         return found._replace(problems=[*own.notes, *found.problems])
 
     def _rules(self, own: Overrides) -> BasisMaker:
@@ -218,6 +224,17 @@ class Repository:
         due = before is None or root.files_below <= _CHEAP_FILES or self.clock() - self._written_s > _MODEL_EVERY_S
         if root is not before and due:
             self.write_model()
+
+    def keep(self, pack: PackWriter, so_far: DirNode) -> None:
+        """Keep what a save that comes to nothing has hashed: the next one does not read it again.
+
+        A disk that refuses it is no reason to fail: then it has to be read again.
+        """
+        try:
+            self.seal(pack)
+        except DomainError:
+            return
+        self.adopt(so_far)
 
     def keep_house(self) -> None:
         """Merge the packs of many saves into one; what the disk refuses is tried again by a later save."""

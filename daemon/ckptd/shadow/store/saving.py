@@ -52,7 +52,11 @@ class Saver:
 
     def _scan_and_save(self, params: SaveParams, text: str | None, pack: PackWriter, asker: Asker) -> SaveResult:
         scan = self._repo.scan(
-            pack, rehash=params.rehash, cancelled=asker.is_cancelled, progress=asker.progress_of("scan")
+            pack,
+            rehash=params.rehash,
+            cancelled=asker.is_cancelled,
+            progress=asker.progress_of("scan"),
+            cut_short=lambda so_far: self._repo.keep(pack, so_far),
         )
         dropped = self._dropped_by_rules(scan.root)
         self._refuse_sudden_emptiness(scan, force=params.force or bool(dropped))
