@@ -175,6 +175,12 @@ _ROWS = (
         "ckpt doctor --fix",
         options=(Option("fix", "put right what can be, where no owner lives"),),
     ),
+    Command(
+        "completion", "completion.completion", "print the script that lets bash, zsh or fish complete commands and ids",
+        "ckpt completion bash >> ~/.bashrc",
+        words=(Word("SHELL", 1, 1),),
+        dashed="WORD",
+    ),
     Command("help", "help.help_", "say how a command is used", "ckpt help reset", words=(Word("COMMAND", 0, 2),)),
 )  # fmt: skip
 

@@ -22,11 +22,15 @@ __all__ = ["Session"]
 
 
 class Session:
-    """Connects on the first question; what it raises are CheckpointErrors."""
+    """Connects on the first question; what it raises are CheckpointErrors.
+
+    With ``may_start`` false no question starts a daemon: without one it is an error.
+    """
 
     def __init__(self, arguments: Arguments, out: Output) -> None:
         self.arguments = arguments
         self.out = out
+        self.may_start = True
         self._options: dict[str, Any] | None = None
         self._connection: Connection | None = None
         self._worktree: bytes | None = None
@@ -53,7 +57,7 @@ class Session:
             from fabricatio_checkpoint.connection import Connection
 
             self._connection = Connection(self.socket, client="ckpt")
-        return self._connection.call(method, params, start=start)
+        return self._connection.call(method, params, start=start and self.may_start)
 
     def ask_directory(self, method: str, **params: object) -> dict[str, Any]:
         """Ask about the checkpoint directory as a whole."""

@@ -1,0 +1,127 @@
+"""What may come next on a command line that is being typed. Pure; the shell itself completes file names."""
+
+from __future__ import annotations
+
+from fabricatio_checkpoint.cli.grammar import COMMANDS, GLOBALS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from fabricatio_checkpoint.cli.grammar import Command, Option
+
+__all__ = ["SHELLS", "Typed", "candidates", "understand"]
+
+SHELLS = ("bash", "zsh", "fish")
+
+_CHECKPOINTS = ("ID", "FROM", "TO")
+"""Positional arguments that name a checkpoint."""
+
+_VALUES = {"kind": ("manual", "auto", "safety")}
+_WORDS = {"SHELL": SHELLS}
+
+Candidates = list[tuple[str, str]]
+"""Words and what they are."""
+
+
+class Typed:
+    """A command line up to its last word, ``current``, which is not finished.
+
+    ``count`` positional arguments come before it. ``option`` is the one whose value ``current`` is.
+    """
+
+    def __init__(self) -> None:
+        self.command: Command | None = None
+        self.group = ""
+        self.workspace: str | None = None
+        self.count = 0
+        self.option: Option | None = None
+        self.dashes = False
+        self.current = ""
+
+
+def understand(words: Sequence[str]) -> Typed:
+    """Read a line as far as it makes sense; what does not is passed over."""
+    typed = Typed()
+    typed.current = words[-1] if words else ""
+    for word in words[:-1]:
+        _take(typed, word)
+    return typed
+
+
+def _take(typed: Typed, word: str) -> None:
+    if typed.option is not None:
+        if typed.option.name == "workspace":
+            typed.workspace = word
+        typed.option = None
+    elif word == "--":
+        typed.dashes = True
+    elif word.startswith("-") and not typed.dashes:
+        _take_option(typed, word)
+    elif typed.command is not None:
+        typed.count += 1
+    else:
+        name = f"{typed.group} {word}".strip()
+        typed.command = COMMANDS.get(name)
+        typed.group = name
+
+
+def _take_option(typed: Typed, word: str) -> None:
+    name, equals, value = word.lstrip("-").partition("=")
+    for option in _options(typed):
+        if name not in (option.name, option.letter) or option.metavar is None:
+            continue
+        if not equals:
+            typed.option = option
+        elif option.name == "workspace":
+            typed.workspace = value
+
+
+def candidates(typed: Typed, checkpoints: Callable[[], Candidates]) -> Candidates:
+    """Give what ``current`` can become, with what it is; nothing where file names are wanted.
+
+    ``checkpoints`` gives tags and ids; it is only asked where one may stand.
+    """
+    return [(word, text) for word, text in _possible(typed, checkpoints) if word.startswith(typed.current)]
+
+
+def _possible(typed: Typed, checkpoints: Callable[[], Candidates]) -> Iterable[tuple[str, str]]:
+    if typed.option is not None:
+        return [(value, "") for value in _VALUES.get(typed.option.name, ())]
+    if typed.current.startswith("-") and not typed.dashes:
+        return [(f"--{option.name}", option.help) for option in _options(typed)]
+    if typed.command is None:
+        return _commands(typed.group)
+    word = _word(typed, typed.command)
+    if word in _CHECKPOINTS:
+        return checkpoints()
+    if word == "COMMAND":
+        return _commands("")
+    return [(value, "") for value in _WORDS.get(word, ())]
+
+
+def _commands(group: str) -> Candidates:
+    """Give the words that begin a command, or go on with a group of them."""
+    start = f"{group} " if group else ""
+    found: dict[str, str] = {}
+    for name, command in COMMANDS.items():
+        first, _, more = name.removeprefix(start).partition(" ")
+        if name.startswith(start) and first:
+            found.setdefault(first, f"{first} {more.split()[0]} ..." if more else command.summary)
+    return list(found.items())
+
+
+def _options(typed: Typed) -> tuple[Option, ...]:
+    return (typed.command.options if typed.command is not None else ()) + GLOBALS
+
+
+def _word(typed: Typed, command: Command) -> str:
+    """Name the positional argument that ``current`` is."""
+    if typed.dashes and command.dashed is not None:
+        return command.dashed
+    left = typed.count
+    for word in command.words:
+        if word.most is None or left < word.most:
+            return word.name
+        left -= word.most
+    return ""
