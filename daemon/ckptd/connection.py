@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from typing import Final, Protocol
 
 import anyio
@@ -9,13 +10,17 @@ import anyio.abc
 import anyio.lowlevel
 
 from ckpt_protocol.framing import MAX_REQUEST_BYTES, FrameDecoder, FrameTooLargeError, encode_frame
+from ckptd.budget import Budget
 from ckptd.dispatch import encode_failure
 from ckptd.handlers import Peer
 
-__all__ = ["MAX_IN_FLIGHT", "Connection", "Handling"]
+__all__ = ["MAX_HELD_BYTES", "MAX_IN_FLIGHT", "Connection", "Handling"]
 
 MAX_IN_FLIGHT: Final = 256
 """Requests of one connection that may be under way at once."""
+
+MAX_HELD_BYTES: Final = 2 * MAX_REQUEST_BYTES
+"""A connection of which so much is held, requests under way and answers not sent yet, is not read from."""
 
 _READ_BYTES: Final = 65536
 _HELLO: Final = b'"daemon.hello"'
@@ -36,11 +41,21 @@ class Handling(Protocol):
 class Connection:
     """A client's socket, connected and not blocking, which is closed at the end.
 
-    ``in_flight`` counts the requests that are under way or whose answer is being sent.
+    ``in_flight`` counts the requests that are under way or whose answer is being sent; ``last_active`` is when a
+    request came in or an answer was sent, on the clock of time.monotonic(). ``budget`` counts what is held.
     """
 
-    def __init__(self, client: socket.socket, handling: Handling, limit_bytes: int = MAX_REQUEST_BYTES) -> None:
+    def __init__(
+        self,
+        client: socket.socket,
+        handling: Handling,
+        limit_bytes: int = MAX_REQUEST_BYTES,
+        budget: Budget | None = None,
+    ) -> None:
         self.in_flight = 0
+        self.last_active = time.monotonic()
+        self._at_work = 0
+        self._account = (budget or Budget()).open(self.abandon)
         self._quiet = anyio.Event()
         self._client = client
         self._loop = asyncio.get_running_loop()
@@ -51,9 +66,23 @@ class Connection:
 
     async def run(self) -> None:
         """Serve until the client has closed and all its requests are answered. Raises nothing but cancellation."""
-        with self._client:
+        with self._client, self._account:
             async with anyio.create_task_group() as tasks:
                 await self._read(tasks)
+
+    @property
+    def rests(self) -> bool:
+        """Tell whether nothing is being done for the client: it says nothing, or does not fetch its answers."""
+        return self._at_work == 0
+
+    def abandon(self) -> None:
+        """Hang up: nothing more is read or sent. What is under way is finished all the same."""
+        try:
+            # Not closed, which would pull the descriptor from under a read or a write that waits.
+            self._client.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            # The client was faster.
+            return
 
     async def quiet(self) -> None:
         """Wait until no request is under way."""
@@ -68,6 +97,7 @@ class Connection:
             except FrameTooLargeError as error:
                 await self._send(encode_failure(None, "frame_too_large", str(error), hint="send less in one request"))
                 return
+            self._account.set_partial(decoder.pending_bytes)
             for frame in frames:
                 await self._begin(frame, tasks)
         if decoder.pending_bytes:
@@ -76,6 +106,8 @@ class Connection:
     async def _receive(self) -> bytes:
         # A read that need not wait does not yield: one busy client would keep the others from being served.
         await anyio.lowlevel.checkpoint()
+        # Who asks for much and fetches nothing waits for room, and nobody else does.
+        await self._account.below(MAX_HELD_BYTES)
         try:
             return await self._loop.sock_recv(self._client, _READ_BYTES)
         except OSError:
@@ -84,9 +116,11 @@ class Connection:
     async def _begin(self, frame: bytes, tasks: anyio.abc.TaskGroup) -> None:
         if not frame.strip():
             return
+        self.last_active = time.monotonic()
         if self.in_flight >= MAX_IN_FLIGHT:
             message = f"more than {MAX_IN_FLIGHT} requests at once on one connection"
             # Sent from here, so that a client that does not read its answers is not read from either.
+            await anyio.lowlevel.checkpoint()
             await self._send(self._handling.refuse(frame, "too_many_requests", message))
             return
         if self.in_flight == 0:
@@ -100,18 +134,28 @@ class Connection:
 
     async def _answer(self, frame: bytes) -> None:
         try:
-            await self._send(await self._handling.handle(frame, self._peer))
+            await self._send(await self._handle(frame))
         finally:
             self.in_flight -= 1
             if self.in_flight == 0:
                 self._quiet.set()
 
+    async def _handle(self, frame: bytes) -> bytes | None:
+        self._at_work += 1
+        try:
+            with self._account.holding(len(frame)):
+                return await self._handling.handle(frame, self._peer)
+        finally:
+            self._at_work -= 1
+
     async def _send(self, answer: bytes | None) -> None:
         if answer is None:
             return
         try:
-            async with self._sending:
-                await self._loop.sock_sendall(self._client, encode_frame(answer))
+            with self._account.holding(len(answer)):
+                async with self._sending:
+                    await self._loop.sock_sendall(self._client, encode_frame(answer))
+                    self.last_active = time.monotonic()
         except OSError:
             # The client went away; what it asked for is done, and nobody waits for the answer.
             return

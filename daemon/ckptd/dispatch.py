@@ -4,12 +4,14 @@ The looking up and calling is jsonrpcserver's; decoding, encoding and every text
 """
 
 import inspect
+import json
 import logging
 import secrets
 import time
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final, NamedTuple, cast
 
+import anyio.lowlevel
 import msgspec
 from jsonrpcserver import Error, async_dispatch
 from jsonrpcserver import Result as Outcome
@@ -29,6 +31,12 @@ __all__ = ["MAX_BATCH", "Dispatcher", "encode_failure"]
 MAX_BATCH: Final = 64
 """Members of a batch; they are done one after the other, in order."""
 
+_LONGEST_REASON: Final = 300
+"""Characters: the reason may quote the name of a field, which is as long as the client wants it."""
+
+_AT_ONCE: Final = 1000
+"""So many paths are checked before others have their turn."""
+
 _BUG: Final = "unexpected error in the daemon"
 _BUG_HINT: Final = "the daemon's log has it under this error id"
 
@@ -41,7 +49,10 @@ _batch_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 class Dispatcher:
     """Answers frames for one daemon. Holds no state of a request and never raises for one."""
 
-    def __init__(self, daemon: Daemon, handlers: dict[str, Handler] = HANDLERS) -> None:
+    def __init__(
+        self, daemon: Daemon, handlers: dict[str, Handler] = HANDLERS, batch_bytes: int = MAX_REPLY_BYTES
+    ) -> None:
+        self._batch_bytes = batch_bytes
         self._methods = _Methods({name: _Method(METHODS[name], daemon, found) for name, found in handlers.items()})
 
     async def handle(self, frame: bytes, peer: Peer) -> bytes | None:
@@ -61,7 +72,14 @@ class Dispatcher:
         members = _split(frame)
         if isinstance(members, bytes):
             return members
-        answers = [await self._answer(member, peer) for member in members]
+        answers: list[bytes | None] = []
+        room = self._batch_bytes
+        for member in members:
+            answer = await self._answer(member, peer)
+            if answer is not None and len(answer) >= room:
+                answer = _refuse_call(member, "frame_too_large", "the answers of the batch are too long together")
+            room -= len(answer or b"") + 1
+            answers.append(answer)
         return _join(answers)
 
     def refuse(self, frame: bytes, kind: str, message: str) -> bytes | None:
@@ -83,7 +101,7 @@ class Dispatcher:
             # The library hands this to our deserializer and looks at nothing of it.
             call,
             self._methods,
-            context=_Invocation(call, peer),
+            context=_Invocation(call, bytes(text), peer),
             deserializer=_as_library_request,
             validator=_accept,
             # It is handed on as it is: bytes spare a copy of a long answer.
@@ -94,6 +112,8 @@ class Dispatcher:
 
 class _Invocation(NamedTuple):
     call: Call
+    text: bytes
+    """The whole call as it was sent."""
     peer: Peer
 
 
@@ -124,6 +144,7 @@ class _Method(_Callable):
 
     def __init__(self, row: Method, daemon: Daemon, handler: Handler) -> None:
         self._name = row.name
+        self._writes = row.writes
         self._decode = msgspec.json.Decoder(row.params).decode
         self._daemon = daemon
         self._handler = handler
@@ -137,10 +158,12 @@ class _Method(_Callable):
             if invocation.peer.refused is not None and not self._name.startswith("daemon."):
                 raise invocation.peer.refused
             params = self._decode(invocation.call.params)
-            worktree = _check_paths(params)
+            if self._writes:
+                _refuse_twice(invocation.text)
+            worktree = await _check_paths(params)
             answer = Done(_result(await self._handler(self._daemon, invocation.peer, params)))
-        except msgspec.ValidationError as error:
-            outcome, answer = "invalid_params", _error("invalid_params", f"invalid params: {error}")
+        except (msgspec.ValidationError, _TwiceError) as error:
+            outcome, answer = "invalid_params", _error("invalid_params", f"invalid params: {error}"[:_LONGEST_REASON])
         except PathError as error:
             outcome, answer = "bad_path", _error("bad_path", str(error))
         except DomainError as error:
@@ -199,14 +222,21 @@ def _decode_call(text: bytes | msgspec.Raw) -> Call | bytes:
 
 
 def _invalid_request(text: bytes | msgspec.Raw, why: str) -> bytes:
-    # Whether it is JSON at all shows only now, since the first wrong type ended the typed decoding.
+    # Whether it is JSON at all shows only now, since the first wrong type ended the typed decoding. No more of it is
+    # read than has to be: a frame full of brackets takes twenty times its length as a document.
     try:
-        document = msgspec.json.decode(text)
+        msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         return _parse_error()
-    found = document.get("id") if isinstance(document, dict) else None
-    readable = isinstance(found, str | int) and not isinstance(found, bool)
-    return encode_failure(found if readable else None, "invalid_request", f"not a JSON-RPC 2.0 request: {why}")
+    return encode_failure(_readable_id(text), "invalid_request", f"not a JSON-RPC 2.0 request: {why[:_LONGEST_REASON]}")
+
+
+def _readable_id(text: bytes | msgspec.Raw) -> RequestId:
+    try:
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        return msgspec.json.decode(members.get("id", b"null"), type=str | int | None)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _parse_error() -> bytes:
@@ -271,10 +301,34 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _check_paths(params: Request) -> str | None:
+class _TwiceError(Exception):
+    """A name that stands twice in one object."""
+
+
+def _refuse_twice(text: bytes) -> None:
+    """Refuse a call in which a name stands twice in one object; raises _TwiceError.
+
+    The decoder takes the last one, other readers take the first: whoever looked at the call before it came here may
+    have seen another one. ``text`` has been decoded before, so that it cannot be nested deeply.
+    """
+    json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, object]]) -> None:
+    names = set()
+    for name, _ in pairs:
+        if name in names:
+            raise _TwiceError(f"{name[:64]!a} stands twice in one object")
+        names.add(name)
+
+
+async def _check_paths(params: Request) -> str | None:
     """Check all paths of a request; return its worktree's, for the log. Raises PathError."""
-    for value in _file_paths(params):
+    for number, value in enumerate(_file_paths(params), 1):
         check_relative(from_wire(value))
+        if number % _AT_ONCE == 0:
+            # A frame has room for two million of them, and others are waiting for their answers.
+            await anyio.lowlevel.checkpoint()
     if (directory := getattr(params, "checkpoint_dir", None)) is not None:
         check_absolute(from_wire(directory))
     place: Worktree | None = getattr(params, "worktree", None)

@@ -4,11 +4,12 @@ import logging
 import logging.handlers
 import os
 import sys
+import time
 from typing import Final
 
 from ckpt_protocol import address
 
-__all__ = ["LOG_BYTES", "LOG_FILES", "LOG_NAME", "configure", "request_line"]
+__all__ = ["LOG_BYTES", "LOG_FILES", "LOG_NAME", "Seldom", "configure", "request_line"]
 
 LOG_NAME: Final = "ckptd.log"
 LOG_BYTES: Final = 1_000_000
@@ -45,6 +46,27 @@ def configure(state_dir: str | None) -> None:
     root.setLevel(logging.INFO)
     if problem is not None:
         logging.getLogger(__name__).warning("no log file, using stderr: %s", problem)
+
+
+class Seldom:
+    """Warns about what can happen a thousand times a second: once in ``every_s`` seconds, and how often since."""
+
+    def __init__(self, logger: logging.Logger, every_s: float = 10.0) -> None:
+        self._logger = logger
+        self._every_s = every_s
+        self._next = 0.0
+        self._unsaid = 0
+
+    def warn(self, message: str, *values: object) -> None:
+        """Log a warning, or only count it where the last one is not long ago."""
+        now = time.monotonic()
+        if now < self._next:
+            self._unsaid += 1
+            return
+        self._logger.warning(message, *values)
+        if self._unsaid:
+            self._logger.warning("the last kind of warning was left out %s times", self._unsaid)
+        self._next, self._unsaid = now + self._every_s, 0
 
 
 def request_line(method: str, worktree: str | None, seconds: float, outcome: str, error_id: str | None = None) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 import socket
 import struct
 import time
@@ -13,13 +14,21 @@ import anyio.abc
 import anyio.lowlevel
 
 from ckpt_protocol.framing import encode_frame
+from ckptd.budget import Budget
 from ckptd.connection import Connection, Handling
 from ckptd.dispatch import encode_failure
 from ckptd.listen import Address
+from ckptd.log import Seldom
 
-__all__ = ["MAX_CONNECTIONS", "Server"]
+__all__ = ["MAX_CONNECTIONS", "Server", "connection_limit"]
 
 MAX_CONNECTIONS: Final = 512
+_LEAST_CONNECTIONS: Final = 16
+_DESCRIPTORS_EACH: Final = 4
+"""Of so many descriptors that the process may have, a client gets one: the rest is for stores."""
+
+_RESTED_S: Final = 1.0
+"""A connection that said and heard nothing for so long may have to make room for a new one."""
 
 _CHECK_S: Final = 3.0
 _PAUSE_S: Final = 0.2
@@ -32,10 +41,21 @@ _logger = logging.getLogger(__name__)
 
 
 class Server:
-    """Serves one address until run() is cancelled. ``check_s`` is the interval of looking after the socket."""
+    """Serves one address until run() is cancelled. ``check_s`` is the interval of looking after the socket.
+
+    Of ``limit`` connections that are open, the one that has rested longest makes room for a new one, if it has rested
+    for ``rested_s`` seconds: clients that come and go are served whoever sits there.
+    """
 
     def __init__(
-        self, address: Address, handling: Handling, *, check_s: float = _CHECK_S, limit: int = MAX_CONNECTIONS
+        self,
+        address: Address,
+        handling: Handling,
+        *,
+        check_s: float = _CHECK_S,
+        limit: int | None = None,
+        rested_s: float = _RESTED_S,
+        budget: Budget | None = None,
     ) -> None:
         self.lost: Final = anyio.Event()
         """Set when the address cannot be kept: its directory is gone, or another process has taken it."""
@@ -43,8 +63,12 @@ class Server:
         self._address = address
         self._handling = handling
         self._check_s = check_s
-        self._limit = limit
+        self._limit = limit or connection_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._rested_s = rested_s
+        self._budget = budget or Budget()
         self._connections: set[Connection] = set()
+        self._leaving: set[Connection] = set()
+        self._full = Seldom(_logger)
         self._accepting = anyio.CancelScope()
 
     @property
@@ -81,7 +105,8 @@ class Server:
             client, _ = await asyncio.get_running_loop().sock_accept(listener)
         except OSError as error:
             # The connection waits in the backlog until there is room again.
-            _logger.warning("cannot accept for now: %s", error)
+            self._full.warn("cannot accept for now: %s", error)
+            self._make_room()
             await anyio.sleep(_PAUSE_S)
         else:
             self._admit(client, tasks)
@@ -91,19 +116,32 @@ class Server:
         if uid != os.getuid():
             _logger.warning("refused a connection of user %s", uid)
             _turn_away(client, "forbidden_peer", "this daemon serves another user")
-        elif len(self._connections) >= self._limit:
-            _logger.warning("refused a connection: %s are open", self._limit)
+        elif len(self._connections) - len(self._leaving) >= self._limit and not self._make_room():
+            self._full.warn("refused a connection: %s are open and busy", self._limit)
             _turn_away(client, "too_many_requests", f"more than {self._limit} connections")
         else:
-            connection = Connection(client, self._handling)
+            connection = Connection(client, self._handling, budget=self._budget)
             self._connections.add(connection)
             tasks.start_soon(self._serve, connection)
+
+    def _make_room(self) -> bool:
+        """Hang up on the client that has rested longest; False where none has rested long enough."""
+        latest = time.monotonic() - self._rested_s
+        resting = [one for one in self._connections - self._leaving if one.rests and one.last_active < latest]
+        if not resting:
+            return False
+        longest = min(resting, key=lambda one: one.last_active)
+        self._full.warn("hung up on a client that rested, for there are %s", len(self._connections))
+        self._leaving.add(longest)
+        longest.abandon()
+        return True
 
     async def _serve(self, connection: Connection) -> None:
         try:
             await connection.run()
         finally:
             self._connections.discard(connection)
+            self._leaving.discard(connection)
             self.last_active = time.monotonic()
 
     async def _look_after_address(self, tasks: anyio.abc.TaskGroup) -> None:
@@ -144,6 +182,14 @@ class Server:
         _logger.warning("the socket %s was replaced or removed: bound again", self._address.path)
         self._accepting.cancel()
         tasks.start_soon(self._accept, new, tasks)
+
+
+def connection_limit(descriptors: int) -> int:
+    """Give how many clients a process with so many descriptors can have and still open stores."""
+    if descriptors < 0:
+        # No limit, as the system spells it.
+        return MAX_CONNECTIONS
+    return max(_LEAST_CONNECTIONS, min(MAX_CONNECTIONS, descriptors // _DESCRIPTORS_EACH))
 
 
 def _peer_uid(client: socket.socket) -> int | None:

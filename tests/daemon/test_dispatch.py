@@ -3,7 +3,10 @@
 import json
 import logging
 import re
+import tracemalloc
 
+import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
@@ -310,3 +313,78 @@ async def test_refusals_echo_ids(wire) -> None:
     assert kind_of(refuse([])) == "invalid_request"
     assert json.loads(wire.dispatcher.refuse(b"{", "too_many_requests", "later"))["error"]["code"] == -32700
     assert wire.manager.asked == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"jsonrpc":"2.0","method":"checkpoint.save","params":{%s,"force":false,"force":true},"id":1}',
+        '{"jsonrpc":"2.0","method":"checkpoint.save","params":{%s,"force":false,"f\\u006frce":true},"id":1}',
+        '{"jsonrpc":"2.0","method":"checkpoint.save","params":{%s,"force":true,"force":true},"id":1}',
+        '{"jsonrpc":"2.0","method":"checkpoint.save","params":{%s,"meta":{"a":"1","a":"2"}},"id":1}',
+        '{"jsonrpc":"2.0","method":"daemon.status","method":"checkpoint.save","params":{%s},"id":1}',
+        '{"jsonrpc":"2.0","method":"checkpoint.save","params":{},"params":{%s},"id":1}',
+        '[{"jsonrpc":"2.0","method":"checkpoint.save","params":{%s,"tag":"a","tag":"b"},"id":1}]',
+    ],
+)
+async def test_a_writing_call_in_which_a_name_stands_twice_is_not_done(wire, text) -> None:
+    answer = await wire.raw((text % json.dumps(SAVE)[1:-1]).encode())
+    error = (answer[0] if isinstance(answer, list) else answer)["error"]
+    assert error["data"]["kind"] == "invalid_params"
+    assert "twice" in error["message"]
+    assert wire.manager.asked == []
+
+
+async def test_a_name_may_stand_once_in_each_of_several_objects(wire) -> None:
+    meta = {"checkpoint_dir": "a", "token": "b", "path": "c", "id": "d"}
+    assert "result" in await wire.call("checkpoint.save", SAVE | {"meta": meta})
+
+
+async def test_the_reason_of_a_refusal_is_no_longer_than_a_few_lines(wire) -> None:
+    long = "x" * 100_000
+    assert len(json.dumps(await wire.call("daemon.status", {long: 1}))) < 1000
+    assert len(json.dumps(await wire.call(long))) < 1000
+    assert len(json.dumps(await wire.raw(json.dumps({"jsonrpc": "2.0", long: 1}).encode()))) < 1000
+
+
+async def test_a_refused_frame_takes_no_more_memory_than_it_is_long(wire) -> None:
+    frame = b'{"jsonrpc":1,"id":5,"params":[' + b"[]," * 500_000 + b"[]]}"
+    tracemalloc.start()
+    try:
+        answer = await wire.raw(frame)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (kind_of(answer), answer["id"]) == ("invalid_request", 5)
+    assert peak < 4 * len(frame)
+
+
+async def test_many_paths_are_checked_without_keeping_others_waiting(wire) -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(other)
+        params = SAMPLES["checkpoint.list"].least_params
+        document = msgspec.to_builtins(params) | {"paths": ["a"] * 50_000}
+        assert "result" in await wire.call("checkpoint.list", document)
+        tasks.cancel_scope.cancel()
+    assert turns > 20
+
+
+async def test_a_batch_whose_answers_are_too_long_together_keeps_those_that_fit(wire) -> None:
+    dispatcher = Dispatcher(daemon_on(wire.manager), batch_bytes=2000)
+    member = {"jsonrpc": "2.0", "method": "worktree.list", "params": {"checkpoint_dir": "/h/.c"}}
+    frame = json.dumps([member | {"id": number} for number in range(20)]).encode()
+    answers = json.loads(await dispatcher.handle(frame, wire.peer))
+    assert [answer["id"] for answer in answers] == list(range(20))
+    done = ["result" in answer for answer in answers]
+    assert done == sorted(done, reverse=True)
+    assert 1 <= sum(done) < 20
+    assert {kind_of(answer) for answer in answers[sum(done) :]} == {"frame_too_large"}
+    assert sum(len(json.dumps(answer)) for answer in answers[: sum(done)]) < 2000

@@ -1,6 +1,5 @@
 """The server on real sockets: limits, bad clients, and an address that others tamper with."""
 
-import asyncio
 import contextlib
 import itertools
 import json
@@ -12,95 +11,22 @@ import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import anyio
 import pytest
 
 from ckpt_protocol.framing import MAX_REQUEST_BYTES
 from ckptd.connection import MAX_IN_FLIGHT
-from ckptd.dispatch import Dispatcher
 from ckptd.errors import DomainError
 from ckptd.listen import Address, AddressInUseError
 from ckptd.lock import HeldLock, LockedElsewhereError, this_process
-from ckptd.server import Server
-from support.fake_manager import FakeManager, daemon_on
+from support.served import Client, serving, until
 from support.wire_samples import SAMPLES
 
 pytestmark = pytest.mark.anyio
 
 SAVE = {"checkpoint_dir": "/h/.c", "worktree": {"path": "/w"}, "token": "0" * 32}
 NOBODY = 65534
-
-
-class Client:
-    """An asynchronous client that reads answers line by line."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def of(cls, path: Path) -> AsyncIterator["Client"]:
-        reader, writer = await asyncio.open_unix_connection(path, limit=2**28)
-        try:
-            yield cls(reader, writer)
-        finally:
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-
-    async def raw(self, data: bytes) -> None:
-        self.writer.write(data)
-        await self.writer.drain()
-
-    async def send(self, method: str, params: object = None, request_id: object = 1) -> None:
-        call = {"jsonrpc": "2.0", "method": method, "params": {} if params is None else params, "id": request_id}
-        await self.raw(json.dumps(call).encode() + b"\n")
-
-    async def line(self):
-        return json.loads(await self.reader.readline())
-
-    async def call(self, method: str, params: object = None):
-        await self.send(method, params)
-        return await self.line()
-
-    async def ended(self) -> bool:
-        try:
-            return await self.reader.read() == b""
-        except ConnectionError:
-            return True
-
-
-class Served:
-    """A server that runs, on a fake manager."""
-
-    def __init__(self, path: Path, **options: object) -> None:
-        self.path = path
-        self.manager = FakeManager()
-        self.address = Address(str(path))
-        self.server = Server(self.address, Dispatcher(daemon_on(self.manager)), **options)
-
-
-@contextlib.asynccontextmanager
-async def serving(directory: Path, **options: object) -> AsyncIterator[Served]:
-    served = Served(directory / "run" / "d.sock", **options)
-    try:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(served.server.run)
-            with anyio.fail_after(30):
-                yield served
-            tasks.cancel_scope.cancel()
-    finally:
-        served.address.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(10):
-        while not condition():  # noqa: ASYNC110 - what is waited for is of the outside world
-            await anyio.sleep(0.01)
 
 
 def kind_of(answer) -> str:
@@ -246,7 +172,7 @@ async def test_a_raising_handler_stops_nothing(short_dir) -> None:
 
 
 async def test_out_of_descriptors_it_waits_and_goes_on(short_dir, caplog) -> None:
-    async with serving(short_dir) as served, Client.of(served.path) as before:
+    async with serving(short_dir, rested_s=60) as served, Client.of(served.path) as before:
         assert "result" in await before.call("daemon.status")
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as late:
