@@ -1,8 +1,7 @@
 """One connection: frames in, each a task of its own; answers out, each whole."""
 
-import asyncio
-import socket
 import time
+from contextlib import closing
 from typing import Final, Protocol
 
 import anyio
@@ -13,6 +12,7 @@ from ckpt_protocol.framing import MAX_REQUEST_BYTES, FrameDecoder, FrameTooLarge
 from ckptd.budget import Budget
 from ckptd.dispatch import encode_failure
 from ckptd.handlers import Peer
+from ckptd.stream import Stream
 
 __all__ = ["MAX_HELD_BYTES", "MAX_IN_FLIGHT", "Connection", "Handling"]
 
@@ -39,7 +39,7 @@ class Handling(Protocol):
 
 
 class Connection:
-    """A client's socket, connected and not blocking, which is closed at the end.
+    """A client's stream, which is closed at the end.
 
     ``in_flight`` counts the requests that are under way or whose answer is being sent; ``last_active`` is when a
     request came in or an answer was sent, on the clock of time.monotonic(). ``budget`` counts what is held.
@@ -47,7 +47,7 @@ class Connection:
 
     def __init__(
         self,
-        client: socket.socket,
+        client: Stream,
         handling: Handling,
         limit_bytes: int = MAX_REQUEST_BYTES,
         budget: Budget | None = None,
@@ -58,7 +58,6 @@ class Connection:
         self._account = (budget or Budget()).open(self.abandon)
         self._quiet = anyio.Event()
         self._client = client
-        self._loop = asyncio.get_running_loop()
         self._handling = handling
         self._limit_bytes = limit_bytes
         self._peer = Peer()
@@ -66,7 +65,7 @@ class Connection:
 
     async def run(self) -> None:
         """Serve until the client has closed and all its requests are answered. Raises nothing but cancellation."""
-        with self._client, self._account:
+        with closing(self._client), self._account:
             async with anyio.create_task_group() as tasks:
                 await self._read(tasks)
 
@@ -77,12 +76,8 @@ class Connection:
 
     def abandon(self) -> None:
         """Hang up: nothing more is read or sent. What is under way is finished all the same."""
-        try:
-            # Not closed, which would pull the descriptor from under a read or a write that waits.
-            self._client.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            # The client was faster.
-            return
+        # Not closed, which would pull the descriptor from under a read or a write that waits.
+        self._client.end()
 
     async def quiet(self) -> None:
         """Wait until no request is under way."""
@@ -109,7 +104,7 @@ class Connection:
         # Who asks for much and fetches nothing waits for room, and nobody else does.
         await self._account.below(MAX_HELD_BYTES)
         try:
-            return await self._loop.sock_recv(self._client, _READ_BYTES)
+            return await self._client.receive(_READ_BYTES)
         except OSError:
             return b""
 
@@ -154,7 +149,7 @@ class Connection:
         try:
             with self._account.holding(len(answer)):
                 async with self._sending:
-                    await self._loop.sock_sendall(self._client, encode_frame(answer))
+                    await self._client.send(encode_frame(answer))
                     self.last_active = time.monotonic()
         except OSError:
             # The client went away; what it asked for is done, and nobody waits for the answer.

@@ -10,6 +10,7 @@ from typing import Final
 
 from ckpt_protocol import address
 from ckptd.lock import HeldLock, LockedElsewhereError, this_process
+from ckptd.stream import Listener, SocketListener
 
 __all__ = ["Address", "AddressInUseError"]
 
@@ -39,12 +40,12 @@ class Address:
         address.ensure_private(os.path.dirname(path))
         self._lock = _wait_for_lock(path, self._lock_path)
         try:
-            self.listener = self._remember(adopted) if adopted is not None else self.bind()
+            self.listener: Listener = self._remember(adopted) if adopted is not None else self.bind()
         except BaseException:
             self._lock.close()
             raise
 
-    def bind(self) -> socket.socket:
+    def bind(self) -> Listener:
         """Bind a new listening socket and put it in place of whatever is at the path; raises OSError."""
         # Fixed by the name, so that the leftover of a killed daemon is replaced; short, since sun_path is.
         directory, name = os.path.split(self.path)
@@ -63,8 +64,8 @@ class Address:
         except BaseException:
             listener.close()
             raise
-        self.listener = listener
-        return listener
+        self.listener = SocketListener(listener)
+        return self.listener
 
     def is_ours(self) -> bool:
         """Tell whether the path leads to the socket that was bound last."""
@@ -100,9 +101,9 @@ class Address:
         self.listener.close()
         self._lock.close()
 
-    def _remember(self, adopted: socket.socket) -> socket.socket:
+    def _remember(self, adopted: socket.socket) -> Listener:
         self._identity = _identity(self.path)
-        return adopted
+        return SocketListener(adopted)
 
 
 def _wait_for_lock(path: str, lock_path: bytes) -> HeldLock:

@@ -1,12 +1,9 @@
 """The server: accepts connections, keeps to its limits, and stays where clients look for it."""
 
-import asyncio
 import logging
-import os
 import resource
-import socket
-import struct
 import time
+from contextlib import closing
 from typing import Final
 
 import anyio
@@ -19,6 +16,7 @@ from ckptd.connection import Connection, Handling
 from ckptd.dispatch import encode_failure
 from ckptd.listen import Address
 from ckptd.log import Seldom
+from ckptd.stream import Listener, NotProvedError, Stream
 
 __all__ = ["MAX_CONNECTIONS", "Server", "connection_limit"]
 
@@ -93,16 +91,16 @@ class Server:
             while (busy := next((one for one in self._connections if one.in_flight), None)) is not None:
                 await busy.quiet()
 
-    async def _accept(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+    async def _accept(self, listener: Listener, tasks: anyio.abc.TaskGroup) -> None:
         # The event loop must let go of the listener before it is closed: closing is left to this task.
-        with listener, anyio.CancelScope() as self._accepting:
+        with closing(listener), anyio.CancelScope() as self._accepting:
             while True:
                 await self._accept_one(listener, tasks)
 
-    async def _accept_one(self, listener: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
+    async def _accept_one(self, listener: Listener, tasks: anyio.abc.TaskGroup) -> None:
         await anyio.lowlevel.checkpoint()
         try:
-            client, _ = await asyncio.get_running_loop().sock_accept(listener)
+            client = await listener.accept()
         except OSError as error:
             # The connection waits in the backlog until there is room again.
             self._full.warn("cannot accept for now: %s", error)
@@ -111,10 +109,9 @@ class Server:
         else:
             self._admit(client, tasks)
 
-    def _admit(self, client: socket.socket, tasks: anyio.abc.TaskGroup) -> None:
-        uid = _peer_uid(client)
-        if uid != os.getuid():
-            _logger.warning("refused a connection of user %s", uid)
+    def _admit(self, client: Stream, tasks: anyio.abc.TaskGroup) -> None:
+        if (stranger := client.stranger()) is not None:
+            _logger.warning("refused a connection of %s", stranger)
             _turn_away(client, "forbidden_peer", "this daemon serves another user")
         elif len(self._connections) - len(self._leaving) >= self._limit and not self._make_room():
             self._full.warn("refused a connection: %s are open and busy", self._limit)
@@ -122,7 +119,7 @@ class Server:
         else:
             connection = Connection(client, self._handling, budget=self._budget)
             self._connections.add(connection)
-            tasks.start_soon(self._serve, connection)
+            tasks.start_soon(self._serve, client, connection)
 
     def _make_room(self) -> bool:
         """Hang up on the client that has rested longest; False where none has rested long enough."""
@@ -136,10 +133,15 @@ class Server:
         longest.abandon()
         return True
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, client: Stream, connection: Connection) -> None:
         try:
+            await client.prove()
             await connection.run()
+        except (NotProvedError, OSError) as error:
+            _logger.warning("refused a connection: %s", error)
+            _turn_away(client, "forbidden_peer", f"this address needs a proof first: {error}")
         finally:
+            client.close()
             self._connections.discard(connection)
             self._leaving.discard(connection)
             self.last_active = time.monotonic()
@@ -192,21 +194,10 @@ def connection_limit(descriptors: int) -> int:
     return max(_LEAST_CONNECTIONS, min(MAX_CONNECTIONS, descriptors // _DESCRIPTORS_EACH))
 
 
-def _peer_uid(client: socket.socket) -> int | None:
-    try:
-        if hasattr(socket, "SO_PEERCRED"):
-            packed = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-            return int(struct.unpack("3i", packed)[1])
-        # LOCAL_PEERCRED at level SOL_LOCAL, which the socket module does not name: struct xucred {version, uid, ...}.
-        return int(struct.unpack_from("2I", client.getsockopt(0, 1, 76))[1])
-    except OSError:
-        return None
-
-
-def _turn_away(client: socket.socket, kind: str, message: str) -> None:
-    with client:
+def _turn_away(client: Stream, kind: str, message: str) -> None:
+    with closing(client):
         try:
             # One small frame always fits into the buffer of a new connection: nobody can hold the server up here.
-            client.send(encode_frame(encode_failure(None, kind, message)))
+            client.say(encode_frame(encode_failure(None, kind, message)))
         except OSError as error:
             _logger.info("could not say why: %s", error)
