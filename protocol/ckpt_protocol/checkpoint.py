@@ -147,12 +147,16 @@ class DiffParams(Request, frozen=True, kw_only=True):
 
 
 class DiffResult(Result, frozen=True, kw_only=True):
-    """A piece of the output at ``offset``; ``cursor`` is None where this is the last piece."""
+    """A piece of the output at ``offset``; ``cursor`` is None where this is the last piece.
+
+    ``notes`` come with the first piece: they name the files that are too large to be shown.
+    """
 
     data: Chunk
     offset: int
     total_bytes: int
     cursor: str | None
+    notes: list[str] = []
 
 
 class CatParams(Request, frozen=True, kw_only=True):

@@ -271,6 +271,9 @@ SAMPLES: dict[str, Sample] = {
         checkpoint.DiffParams(**LEAST_PLACE),
         checkpoint.DiffResult(data=Chunk(b64="/wD+"), offset=65536, total_bytes=65539, cursor="c1"),
         checkpoint.DiffResult(data=Chunk(b64=""), offset=0, total_bytes=0, cursor=None),
+        later_result=checkpoint.DiffResult(
+            data=Chunk(b64="/wD+"), offset=0, total_bytes=65539, cursor="c1", notes=["big is larger than 16 MiB"]
+        ),
     ),
     "checkpoint.cat": Sample(
         checkpoint.CatParams(**PLACE, id=ID, path=ODD, offset=1048576, length=1),

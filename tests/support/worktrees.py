@@ -423,6 +423,9 @@ class Desk:
     def changes(self) -> list[tuple[bytes, str, bool]]:
         return [(from_wire(one.path), one.change, one.dir) for one in self.status().changes]
 
+    def diff_result(self, **fields) -> wire.DiffResult:
+        return self.writer.diff(wire.DiffParams(**self.common(), **fields), Caller("test"))
+
     def diff(self, **fields) -> bytes:
         if "paths" in fields:
             fields["paths"] = [to_wire(path) for path in fields["paths"]]

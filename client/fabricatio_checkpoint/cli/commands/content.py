@@ -64,6 +64,8 @@ def _diff_params(session: Session) -> dict[str, Any]:
 def _patch(session: Session, params: dict[str, Any]) -> Iterator[bytes]:
     """Read a patch to its end; the cursor keeps it the very same patch."""
     result = session.ask("checkpoint.diff", **params)
+    for note in result.get("notes", ()):
+        session.out.note(note)
     while True:
         piece = a2b_base64(result["data"]["b64"])
         yield piece

@@ -146,6 +146,10 @@ class PackWriter(ObjectSink):
             raise error.cause from None
         except OSError as error:
             raise from_os_error(error, "write a pack to", self._dir) from error
+        except BaseException:
+            # Called off in the middle: what came before it is to be kept.
+            self._cut(file, start)
+            raise
         self._note(oid, crc, length)
         return oid
 

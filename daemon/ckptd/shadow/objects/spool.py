@@ -4,11 +4,12 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterable
-from typing import IO, Final
+from typing import IO, Final, NamedTuple
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import hash_object
 from ckptd.shadow.objects.pack import HashOnly, ObjectSink
+from ckptd.shadow.objects.stream import LARGE_BYTES
 
 __all__ = ["Spool", "SpoolSink"]
 
@@ -51,25 +52,41 @@ class Spool:
         self._file.close()
 
 
+class _Place(NamedTuple):
+    """Where a blob lies in the spool; a ``length`` of 0 means nowhere. ``size`` is that of its content."""
+
+    offset: int
+    length: int
+    size: int
+
+
 class SpoolSink(ObjectSink):
-    """Hashes like HashOnly and keeps the blobs, so that a diff shows the very bytes that were hashed."""
+    """Hashes like HashOnly and keeps the blobs, so that a diff shows the very bytes that were hashed.
+
+    Of blobs above LARGE_BYTES it keeps the size alone: nobody shows them.
+    """
 
     def __init__(self, folder: bytes) -> None:
         self._spool = Spool(folder)
         self._hash = HashOnly()
-        self._places: dict[bytes, tuple[int, int]] = {}
+        self._places: dict[bytes, _Place] = {}
 
     def add(self, kind: bytes, data: bytes) -> bytes:
         """Take an object; only blobs are kept."""
         oid = hash_object(kind, data)
         if kind == b"blob" and oid not in self._places:
             packed = zlib.compress(data, 1)
-            self._places[oid] = (self._spool.size, len(packed))
+            self._places[oid] = _Place(self._spool.size, len(packed), len(data))
             self._spool.append(packed)
         return oid
 
     def add_stream(self, size: int, chunks: Iterable[bytes]) -> bytes | None:
         """Take a blob piece by piece."""
+        if size > LARGE_BYTES:
+            oid = self._hash.add_stream(size, chunks)
+            if oid is not None:
+                self._places.setdefault(oid, _Place(0, 0, size))
+            return oid
         packer = zlib.compressobj(1)
         start = self._spool.size
 
@@ -81,17 +98,22 @@ class SpoolSink(ObjectSink):
 
         oid = self._hash.add_stream(size, kept())
         if oid is not None:
-            self._places[oid] = (start, self._spool.size - start)
+            self._places[oid] = _Place(start, self._spool.size - start, size)
         return oid
 
     def __contains__(self, oid: bytes) -> bool:
         return oid in self._places
 
     def load(self, oid: bytes) -> bytes:
-        """Give a blob that was taken; raises DomainError ``object_missing`` for any other."""
-        if oid not in self._places:
-            raise DomainError("object_missing", f"object {oid.hex()} was not read")
-        return zlib.decompress(self._spool.read(*self._places[oid]))
+        """Give a blob that was kept; raises DomainError ``object_missing`` for any other."""
+        place = self._places.get(oid)
+        if place is None or not place.length:
+            raise DomainError("object_missing", f"object {oid.hex()} was not kept")
+        return zlib.decompress(self._spool.read(place.offset, place.length))
+
+    def size(self, oid: bytes) -> int:
+        """Give the size in bytes of a blob that was taken."""
+        return self._places[oid].size
 
     def close(self) -> None:
         """Let go of what was kept."""

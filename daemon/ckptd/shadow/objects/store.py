@@ -18,6 +18,7 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
 from ckptd.shadow.objects.pack import KIND_NUMBERS, PackWriter
 from ckptd.shadow.objects.packindex import PackIndex
+from ckptd.shadow.objects.stream import LARGE_BYTES, BrokenStreamError, StoredBlob, open_loose
 
 __all__ = ["ObjectSource", "ObjectStore"]
 
@@ -34,6 +35,14 @@ class ObjectSource(Protocol):
 
     def read(self, oid: bytes, kind: bytes) -> bytes:
         """Give the content of an object."""
+        ...
+
+    def size(self, oid: bytes) -> int:
+        """Give the size of a blob in bytes."""
+        ...
+
+    def chunks(self, oid: bytes) -> Iterator[bytes]:
+        """Give the content of a blob piece by piece."""
         ...
 
 
@@ -139,11 +148,39 @@ class ObjectStore:
             raise _lost(oid, found=any(index.find(oid) is not None for index in self._indexes.values()))
         return data
 
+    def size(self, oid: bytes) -> int:
+        """Give the size of a blob in bytes, wherever it is, without reading it; raises ``object_missing``."""
+        if self._others is not None and oid not in self and oid in self._others:
+            return self._others.size(oid)
+        for copy in self._copies(oid):
+            copy.close()
+            return copy.size
+        found = self._size_by_libgit2(oid)
+        # What is found nowhere is looked for in packs that have come meanwhile, and told of as ever.
+        return found if found is not None else len(self.read_own(oid, b"blob"))
+
     def chunks(self, oid: bytes) -> Iterator[bytes]:
-        """Give a blob's content; nothing comes before all of it is known to be right."""
-        data = memoryview(self.read(oid, b"blob"))
-        for at in range(0, len(data), CHUNK_BYTES):
-            yield bytes(data[at : at + CHUNK_BYTES])
+        """Give a blob's content piece by piece, wherever it is; errors as read_own() has them.
+
+        Nothing comes of a blob of up to LARGE_BYTES before all of it is known to be right. Of a larger one the
+        last piece does not: a reader that was given all of it was given the right thing.
+        """
+        if self._others is not None and oid not in self and oid in self._others:
+            yield from self._others.chunks(oid)
+        elif self.size(oid) > LARGE_BYTES:
+            yield from self._stream(oid)
+        else:
+            data = memoryview(self.read_own(oid, b"blob"))
+            for at in range(0, len(data), CHUNK_BYTES):
+                yield bytes(data[at : at + CHUNK_BYTES])
+
+    def check(self, oid: bytes) -> None:
+        """Make sure that a blob of the store itself can be read and is right; errors as read_own() has them."""
+        if self.size(oid) > LARGE_BYTES:
+            for _ in self._stream(oid):
+                pass
+        else:
+            self.read_own(oid, b"blob")
 
     def close(self) -> None:
         """Close all files."""
@@ -159,6 +196,55 @@ class ObjectStore:
                 if data is not None and hash_object(kind, data) == oid:
                     return data
         return self._read_loose(oid, kind) if self._is_loose(oid) else None
+
+    def _stream(self, oid: bytes) -> Iterator[bytes]:
+        copies = list(self._copies(oid))
+        try:
+            # What has been given cannot be taken back: where there is a choice, the copy is proved before it is used.
+            good = copies if len(copies) == 1 else [copy for copy in copies if _is_right(copy, oid)][:1]
+            if good:
+                yield from _proved(good[0], oid)
+                return
+        except BrokenStreamError:
+            self.distrust(oid)
+            raise _lost(oid, found=True) from None
+        except OSError as error:
+            raise from_os_error(error, "read an object of", self._git_dir) from error
+        finally:
+            for copy in copies:
+                copy.close()
+        # In deltas, which only libgit2 reads, and only as a whole; or gone.
+        data = memoryview(self.read_own(oid, b"blob"))
+        for at in range(0, len(data), CHUNK_BYTES):
+            yield bytes(data[at : at + CHUNK_BYTES])
+
+    def _copies(self, oid: bytes) -> Iterator[StoredBlob]:
+        """Open the copies of a blob that are not made of deltas; whoever takes one closes it."""
+        for index in list(self._indexes.values()):
+            offset = index.find(oid)
+            copy = self._packed_copy(index, offset) if offset is not None else None
+            if copy is not None:
+                yield copy
+        path = self._loose_path(oid)
+        try:
+            copy = open_loose(path, b"blob")
+        except OSError as error:
+            _refuse_shortage(error, path)
+            return
+        if copy is not None:
+            yield copy
+
+    def _packed_copy(self, index: PackIndex, offset: int) -> StoredBlob | None:
+        try:
+            fd = self._pack_fd(index.pack_path)
+            number, size, used = _parse_header(os.pread(fd, 32, offset))
+            # A pack that is closed here, or merged away, stays readable to whoever has begun.
+            return StoredBlob(os.dup(fd), offset + used, size) if number == KIND_NUMBERS[b"blob"] else None
+        except OSError as error:
+            _refuse_shortage(error, index.pack_path)
+            return None
+        except (IndexError, OverflowError):
+            return None
 
     def _load(self, name: bytes) -> bool:
         path = os.path.join(self.pack_dir, name)
@@ -230,13 +316,23 @@ class ObjectStore:
 
     def _read_by_libgit2(self, oid: bytes, kind: bytes) -> bytes | None:
         try:
-            if self._odb is None:
-                # The objects alone: no configuration is read, and nobody asks who owns the directory.
-                self._odb = pygit2.Odb(os.fsdecode(os.path.join(self._git_dir, b"objects")))
-            number, data = self._odb.read(pygit2.Oid(raw=oid))
+            number, data = self._open_odb().read(pygit2.Oid(raw=oid))
         except (KeyError, ValueError, OSError, pygit2.GitError):
             return None
         return data if _KINDS.get(int(number)) == kind else None
+
+    def _size_by_libgit2(self, oid: bytes) -> int | None:
+        try:
+            number, size = self._open_odb().read_header(pygit2.Oid(raw=oid))
+        except (KeyError, ValueError, OSError, pygit2.GitError):
+            return None
+        return int(size) if _KINDS.get(int(number)) == b"blob" else None
+
+    def _open_odb(self) -> pygit2.Odb:
+        if self._odb is None:
+            # The objects alone: no configuration is read, and nobody asks who owns the directory.
+            self._odb = pygit2.Odb(os.fsdecode(os.path.join(self._git_dir, b"objects")))
+        return self._odb
 
 
 def _refuse_shortage(error: OSError, path: bytes) -> None:
@@ -284,6 +380,30 @@ def _inflate(fd: int, offset: int, size: int, first: bytes) -> bytes | None:
         pieces.append(piece)
         total += len(piece)
     return b"".join(pieces) if total == size else None
+
+
+def _proved(copy: StoredBlob, oid: bytes) -> Iterator[bytes]:
+    """Give a copy's pieces; raises BrokenStreamError instead of the last one where it is not what its id says."""
+    digest = hashlib.sha1(b"blob %d\0" % copy.size, usedforsecurity=False)
+    held: bytes | None = None
+    for piece in copy.pieces():
+        if held is not None:
+            yield held
+        digest.update(piece)
+        held = piece
+    if digest.digest() != oid:
+        raise BrokenStreamError
+    if held is not None:
+        yield held
+
+
+def _is_right(copy: StoredBlob, oid: bytes) -> bool:
+    try:
+        for _ in _proved(copy, oid):
+            pass
+    except (BrokenStreamError, OSError):
+        return False
+    return True
 
 
 def _lost(oid: bytes, *, found: bool) -> DomainError:

@@ -1,23 +1,32 @@
 """A path that differs between two trees, with what stands there on either side."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, REGULAR
 
-__all__ = ["Pair", "Side", "is_regular", "without_directories"]
+__all__ = ["HUGE_BYTES", "Pair", "Side", "is_huge", "is_regular", "without_directories"]
+
+HUGE_BYTES: Final = 16 * 1024 * 1024
+"""A file above this is told of, but its content is neither loaded nor shown."""
 
 
 class Side(NamedTuple):
     """One side of a comparison: a mode of git's, a 20-byte id, and the way to get the bytes.
 
     ``load`` must give the bytes that ``oid`` names (git verifies the ids of a binary patch when it applies one);
-    what it raises goes through to whoever asked for the patch. It is not called for directories.
+    what it raises goes through to whoever asked for the patch. It is not called for directories, nor where ``measure``
+    gives more than HUGE_BYTES; without ``measure`` whatever there is gets loaded.
     """
 
     mode: int
     oid: bytes
     load: Callable[[], bytes]
+    measure: Callable[[], int] | None = None
+
+    def size(self) -> int:
+        """Give the size in bytes."""
+        return self.measure() if self.measure is not None else len(self.load())
 
 
 class Pair(NamedTuple):
@@ -32,6 +41,13 @@ class Pair(NamedTuple):
 def is_regular(side: Side | None) -> bool:
     """Tell whether a side is a regular file, executable or not."""
     return side is not None and side.mode in (REGULAR, EXECUTABLE)
+
+
+def is_huge(side: Side | None) -> bool:
+    """Tell whether a side is too large to be loaded."""
+    if side is None or side.mode == DIRECTORY or side.measure is None:
+        return False
+    return side.measure() > HUGE_BYTES
 
 
 def without_directories(pair: Pair) -> Pair:

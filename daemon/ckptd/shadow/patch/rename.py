@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from ckptd.shadow.patch.pair import Pair, Side, is_regular
+from ckptd.shadow.patch.pair import Pair, Side, is_huge, is_regular
 from ckptd.shadow.patch.similarity import MAX_SCORE, Fingerprint, fingerprint, score
 
 __all__ = ["MAX_CHUNK_LOOKUPS", "MAX_FILE_BYTES", "MAX_TOTAL_BYTES", "find_renames"]
@@ -156,7 +156,7 @@ class _Prints:
         return self._known[at]
 
     def _make(self, side: Side) -> Fingerprint | None:
-        if self._bytes_left <= 0:
+        if self._bytes_left <= 0 or is_huge(side):
             return None
         data = side.load()
         if len(data) > MAX_FILE_BYTES:

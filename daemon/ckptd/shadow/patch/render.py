@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ckptd.shadow.patch.hunks import render_body
-from ckptd.shadow.patch.pair import Pair, Side, without_directories
+from ckptd.shadow.patch.pair import Pair, Side, is_huge, without_directories
 from ckptd.shadow.patch.quote import quote, quote_prefixed
 from ckptd.shadow.patch.similarity import percent
 from ckptd.shadow.patch.summary import render_name_status, render_stat
@@ -39,6 +39,9 @@ def _split(pair: Pair) -> Iterator[Pair]:
 def _render(pair: Pair, context_lines: int) -> Iterator[bytes]:
     old, new = pair.old, pair.new
     differs = old is None or new is None or old.oid != new.oid
+    if differs and (is_huge(old) or is_huge(new)):
+        yield _without_content(pair)
+        return
     before = old.load() if old and differs else b""
     after = new.load() if new and differs else b""
     header = [*_mode_lines(pair), *_rename_lines(pair, before, after)]
@@ -53,6 +56,14 @@ def _render(pair: Pair, context_lines: int) -> Iterator[bytes]:
     body = render_body(before, after, _labels(pair), context_lines)
     yield start + next(body)
     yield from body
+
+
+def _without_content(pair: Pair) -> bytes:
+    """Say that the two differ and no more, as git does of binary files: nothing would be gained by gigabytes."""
+    old = quote_prefixed(b"a/", _old_path(pair)) if pair.old else b"/dev/null"
+    new = quote_prefixed(b"b/", pair.path) if pair.new else b"/dev/null"
+    header = [_git_line(pair), *_mode_lines(pair), _index_line(pair.old, pair.new)]
+    return b"".join(header) + b"Binary files %s and %s differ\n" % (old, new)
 
 
 def _git_line(pair: Pair) -> bytes:

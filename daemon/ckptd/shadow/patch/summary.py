@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from ckptd.shadow.patch.hunks import Counts, count_lines
-from ckptd.shadow.patch.pair import Pair, Side, without_directories
+from ckptd.shadow.patch.pair import Pair, Side, is_huge, without_directories
 from ckptd.shadow.patch.quote import quote
 from ckptd.shadow.patch.similarity import percent
 from ckptd.shadow.trees.tree import DIRECTORY
@@ -55,6 +55,10 @@ def _load(side: Side | None) -> bytes:
     return side.load() if side else b""
 
 
+def _size(side: Side | None) -> int:
+    return side.size() if side else 0
+
+
 def _status_line(pair: Pair) -> bytes:
     if pair.old_path is not None:
         return b"R%03d\t%s\t%s\n" % (_percent(pair), quote(pair.old_path), quote(pair.path))
@@ -75,8 +79,10 @@ def _percent(pair: Pair) -> int:
 
 
 def _count(pair: Pair) -> Counts:
-    old = _load(pair.old)
     same = pair.old and pair.new and pair.old.oid == pair.new.oid
+    if is_huge(pair.old) or is_huge(pair.new):
+        return Counts(0, 0, True) if same else Counts(_size(pair.new), _size(pair.old), True)
+    old = _load(pair.old)
     return count_lines(old, old if same else _load(pair.new))
 
 

@@ -53,6 +53,14 @@ class LegacyObjects:
             return data
         return _ENTRY.sub(lambda entry: b"" if entry[1] == _SUBMODULE else entry[0], data)
 
+    def size(self, oid: bytes) -> int:
+        """Give the size of a blob in bytes."""
+        return self._holder(oid).size(oid)
+
+    def chunks(self, oid: bytes) -> Iterator[bytes]:
+        """Give the content of a blob piece by piece."""
+        return self._holder(oid).chunks(oid)
+
     def directories(self, tree: bytes) -> Iterator[LegacyDirectory]:
         """Give a tree's directories, each before those in it."""
         stack = [(b"", tree)]
@@ -71,10 +79,13 @@ class LegacyObjects:
             store.close()
 
     def _read(self, oid: bytes, kind: bytes) -> bytes:
-        holding = [store for store in self._stores if self._has(store, oid)]
-        if not holding:
+        return self._holder(oid).read(oid, kind)
+
+    def _holder(self, oid: bytes) -> ObjectStore:
+        found = next((store for store in self._stores if self._has(store, oid)), None)
+        if found is None:
             raise DomainError("object_missing", f"object {oid.hex()} is missing from the store of 0.3.6")
-        return holding[0].read(oid, kind)
+        return found
 
     @staticmethod
     def _has(store: ObjectStore, oid: bytes) -> bool:

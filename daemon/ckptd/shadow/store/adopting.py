@@ -77,7 +77,7 @@ def _copy(
             elif entry.oid not in done and entry.oid not in repo.objects:
                 if asker.is_cancelled():
                     raise DomainError("cancelled", "the restore was cancelled; nothing was changed")
-                pack.add(b"blob", source.read(entry.oid, b"blob"))
+                pack.add_stream(source.size(entry.oid), source.chunks(entry.oid))
             done.add(entry.oid)
         made[path] = pack.add(b"tree", format_tree(entries))
     return made[b""]

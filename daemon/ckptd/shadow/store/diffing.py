@@ -7,8 +7,10 @@ from typing import Final
 
 from ckpt_protocol.checkpoint import WORKTREE, DiffParams, DiffResult
 from ckpt_protocol.structs import Chunk, from_wire
-from ckptd.errors import DomainError
+from ckpt_protocol.wirepath import to_text
+from ckptd.errors import DomainError, spelled
 from ckptd.shadow.objects.spool import Spool, SpoolSink
+from ckptd.shadow.patch.pair import HUGE_BYTES, is_huge
 from ckptd.shadow.patch.rename import find_renames
 from ckptd.shadow.patch.render import Pair, Side, render_name_status, render_patch, render_stat
 from ckptd.shadow.store.asker import Asker
@@ -33,12 +35,12 @@ class Differ:
     def diff(self, params: DiffParams, asker: Asker) -> DiffResult:
         """Give a piece of a patch; raises DomainError ``expired_cursor`` for one that is no longer kept."""
         if params.cursor is None:
-            cursor, spool = os.urandom(8).hex(), self._make(params, asker)
+            cursor, (spool, notes) = os.urandom(8).hex(), self._make(params, asker)
             while len(self._open) >= _MAX_CURSORS:
                 self._open.pop(next(iter(self._open))).close()
             self._open[cursor] = spool
         else:
-            cursor = params.cursor
+            cursor, notes = params.cursor, []
             if cursor not in self._open:
                 raise DomainError("expired_cursor", "this diff is no longer kept", hint="ask for it again")
             spool = self._open[cursor]
@@ -48,6 +50,7 @@ class Differ:
             offset=params.offset,
             total_bytes=spool.size,
             cursor=cursor if params.offset + len(piece) < spool.size else None,
+            notes=[spelled(note) for note in notes],
         )
         if result.cursor is None:
             self._open.pop(cursor).close()
@@ -59,7 +62,7 @@ class Differ:
             spool.close()
         self._open.clear()
 
-    def _make(self, params: DiffParams, asker: Asker) -> Spool:
+    def _make(self, params: DiffParams, asker: Asker) -> tuple[Spool, list[str]]:
         repo = self._repo
         start = repo.lookup.open(repo.lookup.resolve("HEAD" if params.from_id is None else params.from_id)).root
         end = None if params.to_id == WORKTREE else repo.lookup.open(repo.lookup.resolve(params.to_id)).root
@@ -69,7 +72,9 @@ class Differ:
             other: DirectoryView = end if end is not None else repo.scan(fresh, cancelled=asker.is_cancelled).root
             paths = [from_wire(path) for path in params.paths]
             deltas = [delta for delta in visible(list(compare(start, other))) if _wanted(delta, paths)]
-            for piece in self._render(params, self._pairs(deltas, fresh)):
+            pairs = self._pairs(deltas, fresh)
+            notes = [_too_large(pair) for pair in pairs if _is_hidden(pair)] if params.format == "patch" else []
+            for piece in self._render(params, pairs):
                 if asker.is_cancelled():
                     raise DomainError("cancelled", "the diff was cancelled")
                 spool.append(piece)
@@ -78,7 +83,7 @@ class Differ:
             raise
         finally:
             fresh.close()
-        return spool
+        return spool, notes
 
     @staticmethod
     def _render(params: DiffParams, pairs: list[Pair]) -> Iterator[bytes]:
@@ -93,7 +98,9 @@ class Differ:
         return find_renames([pair for pair in pairs if _differs(pair)])
 
     def _side(self, state: State | None, fresh: SpoolSink) -> Side | None:
-        return None if state is None else Side(state.mode, state.oid, self._loader(state.oid, fresh))
+        if state is None:
+            return None
+        return Side(state.mode, state.oid, self._loader(state.oid, fresh), self._measure(state.oid, fresh))
 
     def _loader(self, oid: bytes, fresh: SpoolSink) -> Callable[[], bytes]:
         def load() -> bytes:
@@ -101,12 +108,27 @@ class Differ:
 
         return load
 
+    def _measure(self, oid: bytes, fresh: SpoolSink) -> Callable[[], int]:
+        def measure() -> int:
+            return fresh.size(oid) if oid in fresh else self._repo.objects.size(oid)
+
+        return measure
+
 
 def _differs(pair: Pair) -> bool:
     """Tell whether a patch has something to say: permission bits beyond git's are no part of one."""
     if pair.old is None or pair.new is None:
         return True
     return (pair.old.mode, pair.old.oid) != (pair.new.mode, pair.new.oid)
+
+
+def _is_hidden(pair: Pair) -> bool:
+    old, new = pair.old, pair.new
+    return (is_huge(old) or is_huge(new)) and (old is None or new is None or old.oid != new.oid)
+
+
+def _too_large(pair: Pair) -> str:
+    return f"{to_text(pair.path)} is larger than {HUGE_BYTES >> 20} MiB: the patch says that it differs, and not how"
 
 
 def _wanted(delta: Delta, paths: list[bytes]) -> bool:

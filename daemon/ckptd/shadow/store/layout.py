@@ -18,7 +18,8 @@ _OLD_PREFIX: Final = b".old-"
 _LEFT_OVER: Final = re.compile(rb"\.new-[0-9a-f]{16}|\.old-[0-9a-f]{16}-.*", re.DOTALL)
 _NAME_BYTES: Final = 60
 
-# multiPackIndex off: libgit2 would trust an index over packs that we merge and unlink.
+# multiPackIndex off: libgit2 would trust an index over packs that we merge and unlink. bigFileThreshold: what is large
+# stays whole when somebody repacks a store, for a delta could not be read piece by piece.
 _CONFIG: Final = b"""[core]
 \trepositoryformatversion = 0
 \tfilemode = true

@@ -12,6 +12,7 @@ from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.scan.exclusion import Exclusion
+from ckptd.shadow.store.catting import FileStream
 from ckptd.shadow.trees.compare import Delta, change_kind, compare, visible
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK
@@ -46,7 +47,7 @@ class StoreReader:
         self._objects = ObjectStore(folder, suspects, legacy.objects if legacy is not None else None)
         self._lookup = Lookup(self._objects, Refs(folder), legacy)
         self._folder = folder
-        self._cat: tuple[bytes, bytes] | None = None
+        self._cat: FileStream | None = None
 
     def head(self, params: wire.HeadParams) -> wire.HeadResult:
         """Give head; raises DomainError ``no_checkpoint`` where there is none yet."""
@@ -100,16 +101,17 @@ class StoreReader:
         checkpoint_id = self._lookup.resolve(params.id)
         path = from_wire(params.path)
         state = self._file_state(checkpoint_id, path)
-        if self._cat is None or self._cat[0] != state.oid:
-            self._cat = (state.oid, self._objects.read(state.oid, b"blob"))
-        data = self._cat[1]
-        piece = data[params.offset : params.offset + params.length]
-        if params.offset + len(piece) >= len(data):
-            self._cat = None
+        # Taken for the time of the request: after an error it begins anew.
+        stream, self._cat = self._cat, None
+        if stream is None or stream.oid != state.oid:
+            stream = FileStream(self._objects, state.oid)
+        piece = stream.read(params.offset, params.length)
+        if params.offset + len(piece) < stream.total_bytes:
+            self._cat = stream
         return wire.CatResult(
             data=Chunk(b64=base64.b64encode(piece).decode("ascii")),
             offset=params.offset,
-            total_bytes=len(data),
+            total_bytes=stream.total_bytes,
             mode="120000" if state.mode == LINK else "100755" if state.mode == EXECUTABLE else "100644",
             id=checkpoint_id,
         )

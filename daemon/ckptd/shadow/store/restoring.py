@@ -285,7 +285,7 @@ class Restorer:
                 if not same_state(before, find_state(root, path)):
                     raise _NotHeldError(f"{to_text(path)} is not in the safety checkpoint")
                 if not before.is_dir and before.oid not in fresh:
-                    objects.read_own(before.oid, b"blob")
+                    objects.check(before.oid)
         except _NotHeldError:
             raise
         except DomainError as error:
