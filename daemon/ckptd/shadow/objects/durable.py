@@ -4,6 +4,7 @@ import os
 from typing import Final
 
 from ckptd.errors import from_os_error
+from ckptd.shadow.objects.failpoint import reach
 
 __all__ = ["TEMP_PREFIX", "fsync_dir", "read_if_there", "replace_file"]
 
@@ -33,11 +34,13 @@ def replace_file(path: bytes, data: bytes, *, durable: bool = True) -> None:
                 file.flush()
                 if durable:
                     os.fsync(file.fileno())
+            reach("file-written", path)
             os.rename(temp, path)
         except OSError:
             if os.path.lexists(temp):
                 os.unlink(temp)
             raise
+        reach("file-named", path)
         if durable:
             fsync_dir(os.path.dirname(path))
     except OSError as error:

@@ -11,6 +11,7 @@ from typing import Final
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir
+from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import PackWriter, entry_header_kind
 from ckptd.shadow.objects.packindex import PackIndex
 
@@ -44,6 +45,7 @@ def merge_packs(pack_dir: bytes, *, at_least: int = 2, hook: Callable[[str], Non
         finally:
             writer.abort()
         hook("merged")
+        reach("merged")
         gone = [one for one in copied if merged is not None and one.pack_path != _pack_path(pack_dir, merged)]
         _unlink_all(pack_dir, names, gone, hook)
         return len(gone)
@@ -99,6 +101,8 @@ def _unlink_all(pack_dir: bytes, names: list[bytes], gone: list[PackIndex], hook
         # Without its index a pack is invisible; without its pack an index would vouch for nothing.
         os.unlink(one.path)
         hook("unlinking")
+        reach("pack-hidden")
         os.unlink(one.pack_path)
     if gone:
+        reach("packs-gone")
         fsync_dir(pack_dir)

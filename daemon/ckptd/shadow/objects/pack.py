@@ -11,6 +11,7 @@ from typing import BinaryIO, NamedTuple
 from ckptd.errors import from_os_error
 from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
 from ckptd.shadow.objects.durable import fsync_dir
+from ckptd.shadow.objects.failpoint import reach
 
 __all__ = ["KIND_NUMBERS", "TEMP_PREFIX", "HashOnly", "ObjectSink", "PackWriter", "entry_header_kind"]
 
@@ -211,16 +212,22 @@ class PackWriter(ObjectSink):
         checksum = _hash_rest(file)
         file.write(checksum)
         file.flush()
+        reach("pack-written")
         os.fchmod(file.fileno(), 0o444)
         os.fsync(file.fileno())
         file.close()
         self._file = None
+        reach("pack-synced")
         name = b"pack-" + checksum.hex().encode()
         _write_durably(self._index_temp, _format_index(self._written, checksum))
+        reach("index-synced")
         # Readers find a pack by its index, so the index comes last.
         os.rename(self._path, os.path.join(self._dir, name + b".pack"))
+        reach("pack-named")
         os.rename(self._index_temp, os.path.join(self._dir, name + b".idx"))
+        reach("index-named")
         fsync_dir(self._dir)
+        reach("pack-durable")
         return name
 
 

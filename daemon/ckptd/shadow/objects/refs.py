@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir, read_if_there, replace_file
+from ckptd.shadow.objects.failpoint import reach
 
 __all__ = ["CHECKPOINTS", "COPIES", "INFOS", "TAGS", "Refs", "seq_name"]
 
@@ -66,7 +67,9 @@ class Refs:
         before = self._list()
         if info is not None:
             self._write(INFOS + seq_name(seq), info)
+            reach("info-durable")
         self._write(CHECKPOINTS + seq_name(seq), commit)
+        reach("checkpoint-durable")
         by_seq = {**before.by_seq, seq: commit}
         ordered = by_seq if seq >= max(before.by_seq, default=0) else dict(sorted(by_seq.items()))
         # What we have written ourselves need not be read again.
@@ -98,6 +101,7 @@ class Refs:
     def write_tag(self, name: str, commit: bytes) -> None:
         """Point a tag to a commit."""
         self._write(TAGS + name.encode("utf-8"), commit)
+        reach("tag-durable")
 
     def copies(self) -> dict[str, bytes]:
         """Give the old ids of the checkpoints of 0.3.6 that were copied, and the ids of their copies."""
@@ -120,6 +124,7 @@ class Refs:
         """Set HEAD; it is derived from the operation log, so it need not be durable."""
         data = _UNBORN if commit is None else commit + b"\n"
         replace_file(os.path.join(self._git_dir, b"HEAD"), data, durable=False)
+        reach("head-written")
 
     def _list(self) -> "_Listed":
         """List the checkpoints if they may have changed; one that is known is not read again, for none ever moves."""

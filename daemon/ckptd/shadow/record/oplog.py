@@ -14,6 +14,7 @@ import msgspec
 from ckpt_protocol.structs import WirePath
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir
+from ckptd.shadow.objects.failpoint import reach
 
 __all__ = ["Intent", "OperationLog", "Outcome", "Pass", "Verb"]
 
@@ -129,6 +130,7 @@ class OperationLog:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(self._fd, view) :]
+                reach("log-written")
                 if durable:
                     os.fsync(self._fd)
             except OSError:
@@ -137,6 +139,7 @@ class OperationLog:
                 raise
         except OSError as error:
             raise from_os_error(error, "write the operation log", self._path) from error
+        reach("log-durable")
         self._note(line)
 
     def conclude(self, outcome: Outcome, *, durable: bool = True) -> bool:

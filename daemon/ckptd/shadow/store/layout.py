@@ -9,6 +9,7 @@ from typing import Final
 
 from ckptd.errors import from_os_error
 from ckptd.shadow.objects.durable import fsync_dir
+from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.store.metadata import Metadata, write_metadata
 
 __all__ = ["create_folder", "delete_folder", "folder_bytes", "folder_name", "is_left_over", "sweep_folders"]
@@ -70,7 +71,9 @@ def create_folder(checkpoint_dir: bytes, name: bytes, metadata: Metadata) -> byt
         write_metadata(temp, metadata)
         for part in (b"objects", b"refs", b""):
             fsync_dir(os.path.join(temp, part))
+        reach("store-written")
         os.rename(temp, folder)
+        reach("store-named")
         fsync_dir(checkpoint_dir)
     except OSError as error:
         shutil.rmtree(temp, ignore_errors=True)
@@ -88,6 +91,7 @@ def delete_folder(folder: bytes) -> None:
     try:
         os.rename(folder, temp)
         fsync_dir(checkpoint_dir)
+        reach("store-aside")
         _remove(temp)
     except OSError as error:
         raise from_os_error(error, "delete the store", folder) from error

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.coverage import Coverage
@@ -89,6 +90,7 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
     Raises DomainError where the worktree or the target cannot be known well enough to plan.
     """
     scan = repo.scan(sink, cancelled=asker.is_cancelled, progress=asker.progress_of("scan"))
+    reach("scanned")
     if scan.unknown_rules:
         raise DomainError(
             "permission_denied",

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from ckptd.errors import DomainError
 from ckptd.shadow.ignore.chain import IgnoreChain
 from ckptd.shadow.objects.durable import read_if_there, replace_file
+from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.objects.pack import ObjectSink, PackWriter
 from ckptd.shadow.objects.refs import Refs
@@ -63,7 +64,9 @@ class Repository:
         self.settings: Final = settings
         self.clock: Final = clock
         self._head: str | None = None
+        reach("opened")
         sweep(folder)
+        reach("swept")
         self.legacy: Final = legacy_checkpoints(folder, metadata.path)
         self.objects: Final = ObjectStore(folder, others=self.legacy.objects if self.legacy is not None else None)
         self.refs: Final = Refs(folder)
@@ -79,10 +82,12 @@ class Repository:
         try:
             self._load_model()
             recover(self.log, self.lookup, self.refs)
+            reach("recovered")
             cut_off = interrupted(self.log)
             if cut_off is not None:
                 clear_up(cut_off, self.worktree, self.lookup)
             self._settle_head()
+            reach("settled")
         except BaseException:
             self._let_go()
             raise
@@ -256,6 +261,7 @@ class Repository:
             replace_file(self._model_path, dump_model(self.model, self._fingerprint), durable=False)
         except DomainError:
             return
+        reach("model-written")
         self._written_s = self.clock()
 
     def close(self) -> None:

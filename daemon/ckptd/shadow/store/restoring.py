@@ -15,6 +15,7 @@ from ckpt_protocol.checkpoint import RestoreParams, RestoreResult, StepParams
 from ckpt_protocol.structs import from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import HashOnly, PackWriter
 from ckptd.shadow.record.info import write_info_tree
 from ckptd.shadow.record.lookup import Loaded
@@ -231,11 +232,14 @@ class Restorer:
     def _write(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> RestoreResult:
         request, steps = prepared.request, prepared.plan.steps
         fresh = pack.oids
+        reach("planned")
         draft = self._make_safety(prepared, pack, asker)
+        reach("safe")
         self._read_back(draft.id, steps, fresh)
         earlier = self._earlier(prepared)
         intent = intent_of(self._repo, request, asker, draft, steps)
         self._begin(intent, draft, request.begun)
+        reach("begun")
         written, half_done = self._carry_out(steps, asker)
         cancelled = any(one.reason == "cancelled" for one in written.failed)
         result = answer_done(prepared, intent.safety, written, earlier, overwritten_in=draft.id, cancelled=cancelled)
@@ -321,7 +325,9 @@ class Restorer:
                 hooks=self._repo.settings.hooks,
             )
             written = writer.run(steps)
+            reach("restored")
             sync(root_fd)
+            reach("synced")
             return written, writer.half_done
         finally:
             os.close(root_fd)
@@ -332,5 +338,6 @@ class Restorer:
         changed = None if paths is None else [to_wire(path) for path in sorted(paths)]
         raw = msgspec.Raw(msgspec.json.encode(result))
         self._repo.log.conclude(Outcome(n=intent.n, result=raw, paths=changed, head_stays=head_stays))
+        reach("concluded")
         if not head_stays:
             self._repo.set_head(intent.after)

@@ -8,6 +8,7 @@ from ckpt_protocol.checkpoint import SaveParams, SaveResult
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, spelled
 from ckptd.shadow.objects.blob import EMPTY_TREE
+from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import PackWriter
 from ckptd.shadow.record.checkpoint import load_info
 from ckptd.shadow.record.info import Info, write_info_tree
@@ -58,6 +59,7 @@ class Saver:
             progress=asker.progress_of("scan"),
             cut_short=lambda so_far: self._repo.keep(pack, so_far),
         )
+        reach("scanned")
         dropped = self._dropped_by_rules(scan.root)
         self._refuse_sudden_emptiness(scan, force=params.force or bool(dropped))
         info = self._repo.info_of(scan, scan.root.modes)

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ckptd.shadow.objects.failpoint import reach_in_worktree
+
 __all__ = ["Overrides", "Settings"]
 
 
@@ -12,10 +14,6 @@ class Overrides(NamedTuple):
     exclude: tuple[bytes, ...] | None = None
     max_file_bytes: int | None = None
     notes: tuple[str, ...] = ()
-
-
-def _no_hook(_point: str, _path: bytes) -> None:
-    return None
 
 
 def _no_overrides(_worktree: bytes) -> Overrides:
@@ -36,4 +34,4 @@ class Settings(NamedTuple):
     exclude: tuple[bytes, ...] = ()
     git_excludes_path: bytes | None = None
     overrides_of: Callable[[bytes], Overrides] = _no_overrides
-    hooks: Callable[[str, bytes], None] = _no_hook
+    hooks: Callable[[str, bytes], None] = reach_in_worktree

@@ -1,0 +1,46 @@
+"""The daemon as a program, whole, but that it dies at a named step: ``python dying_ckptd.py SOCKET ORDERS``.
+
+Where the file ORDERS holds ``STEP N SERIAL``, the daemon kills itself when it reaches that step (see ``failpoint``)
+for the N-th time since it was given another serial number. Without the file it is the daemon as it is.
+"""
+
+import os
+import signal
+import sys
+import threading
+
+from ckptd.__main__ import Options, _shadow_catalog, run_daemon
+from ckptd.shadow.objects.failpoint import listen
+
+_PATIENCE_S = 60.0
+
+
+class Orders:
+    """Looks into the file at each step."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._given = ""
+        self._left = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str, _path: bytes) -> None:
+        try:
+            with open(self._path) as file:
+                given = file.read()
+        except FileNotFoundError:
+            return
+        step, count, _serial = given.split(" ")
+        with self._lock:
+            if given != self._given:
+                self._given, self._left = given, int(count)
+            if step != name:
+                return
+            self._left -= 1
+            if self._left <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    listen(Orders(sys.argv[2]))
+    sys.exit(run_daemon(Options(sys.argv[1], False), _shadow_catalog, _PATIENCE_S))

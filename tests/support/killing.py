@@ -1,0 +1,465 @@
+"""Kills a real daemon at named steps and at random times, and checks that nobody has lost anything by it.
+
+``Driver(mortal, seed)``: ``kill_at(verb, step, nth)`` lets the daemon die at a step of an operation,
+``kill_while_busy`` at a random time while several clients save. Both then start it again and check: every acknowledged
+checkpoint is there with the very tree that the worktree had; git finds no fault; no temporary file is left; each path
+of the worktree is old or new in full; what somebody edited while no daemon ran is as they left it; sequence numbers are
+not used again; a restore that was cut off is reported with its own safety checkpoint, which holds all that was there;
+and the same request, sent again, is done once. ``tally`` counts.
+"""
+
+import hashlib
+import os
+import random
+import re
+import shutil
+import threading
+import time
+from collections import Counter
+from typing import Any, NamedTuple
+
+from ckptd.shadow.objects.blob import hash_object
+from support.mortal import Died, Mortal, Refused, token
+from support.plainworld import Node, World, look
+from support.worktrees import run_git, verify
+
+__all__ = ["Driver", "tree_id"]
+
+_MANY_PACKS = 50
+"""So many packs are merged by the save that makes the last of them."""
+
+_TEMPORARY = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
+_LEFT_OVER = (b".tmp-", b"tmp_", b".new-", b".old-")
+_FOLDERS = ("", "d1", "d1/e", "d2")
+
+
+class Known(NamedTuple):
+    """An acknowledged checkpoint: its number, and the worktree as it was."""
+
+    seq: int
+    world: World
+
+
+class Operation(NamedTuple):
+    """A request that may be cut off. ``after`` is the worktree when it is done."""
+
+    method: str
+    params: dict[str, Any]
+    after: World
+
+
+def tree_id(world: World) -> str:
+    """Give git's id of a tree with everything in a world."""
+    below: dict[bytes, list[tuple[bytes, bytes, bytes]]] = {b"": []}
+    for path, node in sorted(world.items()):
+        if node.kind == "d":
+            below[path] = []
+    for path in sorted(world, key=lambda one: -one.count(b"/")):
+        node = world[path]
+        parent, _, name = path.rpartition(b"/")
+        if node.kind == "d":
+            below[parent].append((b"40000", name, _hash_tree(below[path])))
+        else:
+            mode = b"120000" if node.kind == "l" else (b"100755" if node.perm & 0o100 else b"100644")
+            below[parent].append((mode, name, hash_object(b"blob", node.data)))
+    return _hash_tree(below[b""]).hex()
+
+
+def _hash_tree(entries: list[tuple[bytes, bytes, bytes]]) -> bytes:
+    ordered = sorted(entries, key=lambda one: one[1] + (b"/" if one[0] == b"40000" else b""))
+    return hash_object(b"tree", b"".join(b"%s %s\0%s" % one for one in ordered))
+
+
+def _without_temporaries(world: World) -> World:
+    return {path: node for path, node in world.items() if not _TEMPORARY.fullmatch(path.rpartition(b"/")[2])}
+
+
+def _plain(world: World) -> World:
+    """Leave out the permission bits of directories, which a restore opens up meanwhile."""
+    return {path: node._replace(perm=0) if node.kind == "d" else node for path, node in world.items()}
+
+
+class Driver:
+    """See the module."""
+
+    def __init__(self, mortal: Mortal, seed: int) -> None:
+        self._mortal = mortal
+        self._chance = random.Random(seed)
+        self._known: dict[str, Known] = {}
+        self._seqs: dict[int, str] = {}
+        self._edits = 0
+        self.stage = "start"
+        self.kills: Counter[str] = Counter()
+        self.tally: Counter[str] = Counter()
+        mortal.start()
+        self._begin()
+
+    # -- what is done
+
+    def kill_at(self, verb: str, step: str, nth: int = 1, *, then: str | None = None) -> bool:
+        """Let one operation be cut off; tell whether it came to that. ``then``: retry, undo or leave."""
+        self.stage = f"{verb} killed at {step} ({nth})"
+        operation = self._prepare(verb)
+        before = look(bytes(self._mortal.ws))
+        self._mortal.arm(step, nth)
+        try:
+            answer = self._send(operation)
+        except Died:
+            answer = None
+        self._mortal.disarm()
+        if answer is not None:
+            self._done(operation, answer)
+            self.tally["not reached"] += 1
+            return False
+        self._mortal.kill()
+        self.kills[f"{verb}: {step}"] += 1
+        self._after_death(verb, operation, before, then)
+        return True
+
+    def kill_while_opening(self, step: str) -> None:
+        """Let the next daemon die while it opens the store that a killed one has left."""
+        self.stage = f"killed while opening at {step}"
+        self._mortal.kill()
+        self._mortal.start()
+        self._mortal.arm(step)
+        try:
+            self._mortal.call("checkpoint.list")
+        except Died:
+            self.kills[f"open: {step}"] += 1
+        self._mortal.disarm()
+        self._restart()
+        self._check_store()
+
+    def kill_while_busy(self, clients: int = 3) -> None:
+        """Kill it at a random time, while so many clients write files and save."""
+        self.stage = "killed at a random time"
+        busy = [_Client(self._mortal, number, self._chance.random()) for number in range(clients)]
+        for client in busy:
+            client.start()
+        time.sleep(self._chance.uniform(0.0, 0.25))
+        self._mortal.kill()
+        for client in busy:
+            client.join()
+        self.kills["random"] += 1
+        crashed = look(bytes(self._mortal.ws))
+        self._restart()
+        assert look(bytes(self._mortal.ws)) == crashed, "opening a store changed the worktree"
+        self._check_store()
+        for client in busy:
+            for one, seq, content in client.saved:
+                self._note_seq(seq, one)
+                held = self._git("cat-file", "blob", f"{one}:{client.name}")
+                assert held == content, "an acknowledged checkpoint does not hold what its client had written"
+                self.tally["acknowledged"] += 1
+            client.retry(self)
+        self._check_store()
+
+    def check_restores(self, count: int = 1) -> None:
+        """Bring back some of all acknowledged checkpoints, each exactly."""
+        self.stage = "restoring what was acknowledged"
+        for one in self._chance.sample(sorted(self._known), min(count, len(self._known))):
+            self._mortal.call("checkpoint.restore", token=token(), id=one)
+            assert _plain(look(bytes(self._mortal.ws))) == _plain(self._known[one].world)
+            self.tally["restored exactly"] += 1
+
+    def kill_at_merge(self, step: str) -> None:
+        """Let a save die while it merges packs, of which it first needs many."""
+        for _ in range(_MANY_PACKS):
+            if len(list(self._mortal.checkpoint_dir.glob("*/objects/pack/*.idx"))) >= _MANY_PACKS - 1:
+                break
+            self._edit()
+            self._save()
+        assert self.kill_at("save", step, then="retry")
+
+    def end(self) -> None:
+        """End the daemon."""
+        self._mortal.kill()
+
+    def prune_killed(self, step: str) -> None:
+        """Let a daemon die while it deletes the store of a worktree that is gone."""
+        self.stage = f"prune killed at {step}"
+        doomed = self._mortal.ws.with_name("doomed")
+        doomed.mkdir()
+        (doomed / "file").write_text("of one who goes")
+        self._mortal.call("checkpoint.save", ws=doomed, token=token())
+        shutil.rmtree(doomed)
+        self._mortal.arm(step)
+        try:
+            self._mortal.call("store.prune", token=token())
+        except Died:
+            self.kills[f"prune: {step}"] += 1
+        self._mortal.disarm()
+        self._restart()
+        self._mortal.call("store.prune", token=token())
+        listed = self._mortal.call("worktree.list")["workspaces"]
+        assert [one["path"] for one in listed] == [str(self._mortal.ws)]
+        self._check_store()
+
+    # -- preparing
+
+    def _begin(self) -> None:
+        for folder in _FOLDERS[1:]:
+            os.makedirs(self._mortal.ws / folder, exist_ok=True)
+        for number in range(12):
+            (self._mortal.ws / _FOLDERS[number % 4] / f"f{number}").write_text(f"first {number}\n" * 20)
+        # Bits that git does not know, so that each checkpoint has an info.
+        (self._mortal.ws / "private").write_text("private\n")
+        (self._mortal.ws / "private").chmod(0o600)
+        self._save()
+
+    def _prepare(self, verb: str) -> Operation:
+        if verb == "first save":
+            self._start_anew()
+            return Operation("checkpoint.save", {"token": token(), "message": verb}, look(bytes(self._mortal.ws)))
+        if verb in ("save", "tagged save"):
+            self._edit()
+            fields = {"token": token(), "message": verb, **({"tag": f"t{len(self._seqs)}"} if "tag" in verb else {})}
+            return Operation("checkpoint.save", fields, look(bytes(self._mortal.ws)))
+        target = self._save()
+        wanted = self._known[target].world
+        self._wreck()
+        wreck = look(bytes(self._mortal.ws))
+        if verb == "reset":
+            return Operation("checkpoint.restore", {"token": token(), "id": target}, wanted)
+        if verb == "rollback":
+            return self._rollback(target, wanted, wreck)
+        self._mortal.call("checkpoint.restore", token=token(), id=target)
+        if verb == "undo":
+            return Operation("checkpoint.undo", {"token": token()}, wreck)
+        self._mortal.call("checkpoint.undo", token=token())
+        assert _plain(look(bytes(self._mortal.ws))) == _plain(wreck)
+        return Operation("checkpoint.redo", {"token": token()}, wanted)
+
+    def _rollback(self, target: str, wanted: World, wreck: World) -> Operation:
+        paths = [path for path in wreck.keys() | wanted.keys() if path.rpartition(b"/")[0] == b""]
+        some = [path for path in sorted(paths) if path in wanted and path not in (b"turns",)]
+        after = {path: node for path, node in wreck.items() if path.partition(b"/")[0] not in some}
+        after |= {path: node for path, node in wanted.items() if path.partition(b"/")[0] in some}
+        fields = {"token": token(), "id": target, "paths": [os.fsdecode(path) for path in some]}
+        return Operation("checkpoint.restore", fields, after)
+
+    def _start_anew(self) -> None:
+        """Have a daemon that knows of no store: the next save makes one."""
+        self._mortal.kill()
+        shutil.rmtree(self._mortal.checkpoint_dir)
+        self._known.clear()
+        self._seqs.clear()
+        self._mortal.start()
+
+    def _save(self) -> str:
+        world = look(bytes(self._mortal.ws))
+        answer = self._mortal.call("checkpoint.save", token=token(), message="a save in between")
+        self._acknowledge(answer, world)
+        return str(answer["id"])
+
+    def _edit(self) -> None:
+        self._edits += 1
+        for _ in range(self._chance.randint(1, 3)):
+            folder = self._mortal.ws / self._chance.choice(_FOLDERS)
+            folder.mkdir(parents=True, exist_ok=True)
+            size = self._chance.choice((0, 10, 3000))
+            path = folder / f"f{self._chance.randrange(20)}"
+            path.write_bytes(b"edit %d\n" % self._edits + self._chance.randbytes(size))
+
+    def _wreck(self) -> None:
+        """Change the worktree in each way that a restore has to take back."""
+        self._edit()
+        ws = self._mortal.ws
+        files = [path for path in sorted(ws.rglob("f*")) if path.is_file()]
+        for path in self._chance.sample(files, min(3, len(files))):
+            path.unlink()
+        for path in [path for path in files if path.exists()][:2]:
+            path.chmod(path.stat().st_mode ^ 0o100)
+        for name in ("more", "more/deep"):
+            (ws / name).mkdir(exist_ok=True)
+            (ws / name / f"new{self._edits}").write_bytes(b"new")
+        shutil.rmtree(ws / "d1" / "e", ignore_errors=True)
+        turns = ws / "turns"
+        if turns.is_dir():
+            shutil.rmtree(turns)
+            turns.write_bytes(b"a file now %d" % self._edits)
+        else:
+            turns.unlink(missing_ok=True)
+            turns.mkdir()
+            (turns / "inner").write_bytes(b"inner %d" % self._edits)
+
+    # -- checking
+
+    def _send(self, operation: Operation) -> dict[str, Any]:
+        return self._mortal.call(operation.method, **operation.params)
+
+    def _done(self, operation: Operation, answer: dict[str, Any]) -> None:
+        assert _plain(look(bytes(self._mortal.ws))) == _plain(operation.after), "it was not done as it should"
+        if operation.method == "checkpoint.save":
+            self._acknowledge(answer, operation.after)
+
+    def _acknowledge(self, answer: dict[str, Any], world: World) -> None:
+        self._known[answer["id"]] = Known(answer["seq"], world)
+        self._note_seq(answer["seq"], answer["id"])
+        self.tally["acknowledged"] += 1
+
+    def _note_seq(self, seq: int, one: str) -> None:
+        assert self._seqs.setdefault(seq, one) == one, f"the number {seq} was used twice"
+
+    def _after_death(self, verb: str, operation: Operation, before: World, then: str | None) -> None:
+        crashed = look(bytes(self._mortal.ws))
+        self._check_whole(before, operation.after, crashed)
+        edited = self._edit_by_hand(before) if self._chance.random() < 0.5 else {}
+        listed = self._restart(verb == "first save")
+        self._check_whole(before, operation.after, look(bytes(self._mortal.ws)), edited)
+        self._check_store()
+        cut_off = self._check_interrupted(operation, before, listed)
+        then = then or self._chance.choice(("retry", "retry", "retry", "undo" if cut_off else "leave", "leave"))
+        self.tally[f"then {then}"] += 1
+        if then == "retry":
+            self._retry(operation, before, edited, listed)
+        elif then == "undo":
+            self._mortal.call("checkpoint.undo", token=token())
+            # An undo that was cut off is gone on with.
+            wanted = operation.after if verb == "undo" else before
+            now = _plain(_without(look(bytes(self._mortal.ws)), edited))
+            assert now == _plain(_without(wanted, edited)), "undo did not bring back what was there before the crash"
+        self._check_store()
+
+    def _check_whole(self, before: World, after: World, now: World, edited: World | None = None) -> None:
+        """Each path is as it was, as it is to be, or - only where it goes, comes or turns - not there."""
+        told = edited or {}
+        for path, node in _plain(_without_temporaries(now)).items():
+            if path in told:
+                assert node.data == told[path].data, f"{path!r} was edited by hand, and is not as it was left"
+            elif not any(path.startswith(one + b"/") or one.startswith(path + b"/") for one in told):
+                allowed = [_plain(world)[path] for world in (before, after) if path in world]
+                seen = [one._replace(perm=0) for one in allowed]
+                assert node._replace(perm=0) in seen, f"{path!r} is neither old nor new: {node}"
+        for path in before.keys() & after.keys():
+            same_kind = before[path].kind == after[path].kind
+            if same_kind and path not in told and path not in now:
+                raise AssertionError(f"{path!r} is gone")
+
+    def _edit_by_hand(self, before: World) -> World:
+        """Do what somebody may do while no daemon runs; give the files that were written."""
+        files = [path for path, node in before.items() if node.kind == "f" and not path.startswith(b"turns")]
+        edited: World = {}
+        for path in [*self._chance.sample(sorted(files), 2), b"by hand"]:
+            full = os.path.join(bytes(self._mortal.ws), path)
+            if os.path.isdir(os.path.dirname(full)):
+                data = b"by hand %d" % self._chance.randrange(1 << 30)
+                with open(full, "wb") as file:
+                    file.write(data)
+                edited[path] = Node("f", data)
+        self.tally["edited by hand"] += 1
+        return edited
+
+    def _restart(self, may_be_none: bool = False) -> list[dict[str, Any]]:
+        self._mortal.kill()
+        self._mortal.start()
+        try:
+            return list(self._mortal.call("checkpoint.list")["checkpoints"])
+        except Refused as error:
+            if not may_be_none or error.kind not in ("not_tracked", "no_checkpoint"):
+                raise
+            return []
+
+    def _check_store(self) -> None:
+        """Everything acknowledged is in the store, which has no fault and holds nothing half-written."""
+        for store in self._stores():
+            verify(store)
+            refs = run_git(
+                b"--git-dir=" + store, "for-each-ref", "--format=%(refname) %(objectname) %(tree)", "refs/checkpoints"
+            )
+            found = {}
+            for line in refs.decode().splitlines():
+                name, one, tree = line.split(" ")
+                found[one] = tree
+                self._note_seq(int(name.rpartition("/")[2]), one)
+            for one, known in self._known.items():
+                assert found.get(one) == tree_id(known.world), f"lost: {one} ({known.seq})"
+            self.tally["checks of acknowledged"] += len(self._known)
+        left = [
+            os.path.join(folder, name)
+            for top in (bytes(self._mortal.ws), bytes(self._mortal.checkpoint_dir))
+            for folder, folders, files in os.walk(top)
+            for name in [*folders, *files]
+            if name.startswith(_LEFT_OVER) or _TEMPORARY.fullmatch(name)
+        ]
+        assert left == [], f"left behind: {left}"
+
+    def _stores(self) -> list[bytes]:
+        top = self._mortal.checkpoint_dir
+        return [bytes(path) for path in top.glob("*_*") if (path / "HEAD").exists()]
+
+    def _git(self, *words: str) -> bytes:
+        return run_git(b"--git-dir=" + self._stores()[0], *words)
+
+    def _check_interrupted(self, operation: Operation, before: World, listed: list[dict[str, Any]]) -> bool:
+        """A restore that had begun is reported with its own safety checkpoint, which holds what was there."""
+        if operation.method == "checkpoint.save":
+            return False
+        safety = self._mortal.call("worktree.status")["interrupted"]
+        if safety is None:
+            return False
+        record = next(one for one in listed if one["id"] == safety)
+        assert record["kind"] == "safety"
+        tree = self._git("rev-parse", f"{safety}^{{tree}}").decode().strip()
+        assert tree == tree_id(before), "the safety checkpoint is not what was there before the restore"
+        self.tally["interrupted"] += 1
+        return True
+
+    def _retry(self, operation: Operation, before: World, edited: World, listed: list[dict[str, Any]]) -> None:
+        del before
+        now = look(bytes(self._mortal.ws))
+        answer = self._send(operation)
+        if operation.method == "checkpoint.save":
+            was_there = any(one["id"] == answer["id"] for one in listed)
+            self._acknowledge(answer, operation.after if was_there else now)
+            again = self._send(operation)
+            assert again["id"] == answer["id"], "a request that was sent again was done twice"
+            return
+        after = look(bytes(self._mortal.ws))
+        assert _plain(_without(after, edited)) == _plain(_without(operation.after, edited)), (
+            "it did not go on to its end"
+        )
+        for path in edited:
+            held = after.get(path) == now.get(path) or self._is_held(now[path])
+            assert held, f"{path!r}, edited by hand, was overwritten and is in no checkpoint"
+        assert self._send(operation) == answer, "a request that was sent again was answered otherwise"
+        assert look(bytes(self._mortal.ws)) == after, "a request that was sent again was done twice"
+
+    def _is_held(self, node: Node) -> bool:
+        oid = hashlib.sha1(b"blob %d\0" % len(node.data) + node.data, usedforsecurity=False).hexdigest()
+        return oid in self._git("cat-file", "--batch-all-objects", "--batch-check=%(objectname)").decode()
+
+
+def _without(world: World, edited: World) -> World:
+    return {path: node for path, node in world.items() if path not in edited}
+
+
+class _Client(threading.Thread):
+    """Writes a file of its own and saves, until the daemon is gone."""
+
+    def __init__(self, mortal: Mortal, number: int, seed: float) -> None:
+        super().__init__()
+        self._mortal = mortal
+        self._chance = random.Random(seed)
+        self.name = f"of client {number}"
+        self.saved: list[tuple[str, int, bytes]] = []
+        self._open: tuple[str, bytes] | None = None
+
+    def run(self) -> None:
+        try:
+            while True:
+                content = self._chance.randbytes(self._chance.choice((5, 2000)))
+                (self._mortal.ws / self.name).write_bytes(content)
+                self._open = (token(), content)
+                answer = self._mortal.call("checkpoint.save", token=self._open[0], message=self.name)
+                self.saved.append((answer["id"], answer["seq"], content))
+                self._open = None
+        except Died:
+            return
+
+    def retry(self, driver: Driver) -> None:
+        """Send again what was not answered: it has the content of then, or is made now, of the same content."""
+        if self._open is not None:
+            answers = [self._mortal.call("checkpoint.save", token=self._open[0], message=self.name) for _ in range(2)]
+            assert answers[0]["id"] == answers[1]["id"], "a request that was sent again was done twice"
+            assert driver._git("cat-file", "blob", f"{answers[0]['id']}:{self.name}") == self._open[1]
