@@ -171,6 +171,10 @@ class AsyncCheckPointStore:
     def redo(self) -> None:
         """Do again what the last undo took back."""
 
+    @_of_blocking(CheckPointStore.resume)
+    def resume(self) -> None:
+        """Finish or undo the restore that was cut off."""
+
     def __repr__(self) -> str:
         return f"AsyncCheckPointStore({os.fspath(self.workspace)!r})"
 

@@ -13,6 +13,7 @@ from ckpt_protocol.wirepath import decode
 __all__ = [
     "Change",
     "CheckpointRecord",
+    "Interruption",
     "LeftOut",
     "PruneResult",
     "PrunedStore",
@@ -149,11 +150,48 @@ class SaveResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Interruption:
+    """A restore that was cut off: ``verb`` is what it was, ``time`` when it began, ``safety`` its safety checkpoint.
+
+    ``before``, ``after`` and ``other`` count its paths by what stands there now: what stood there before it, what it
+    was to leave there, something else (``others`` names up to 100 of these). They are None where that is not known.
+    """
+
+    verb: str
+    time: str
+    client: str
+    session: str | None
+    target: str | None
+    safety: str
+    before: int | None
+    after: int | None
+    other: int | None
+    others: tuple[str, ...]
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(
+            verb=wire["verb"],
+            time=wire["time"],
+            client=wire["client"],
+            session=wire["session"],
+            target=wire["target"],
+            safety=wire["safety"],
+            before=wire["before"],
+            after=wire["after"],
+            other=wire["other"],
+            others=_paths(wire, "others"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class StatusResult:
     """What differs from ``head``, sorted by path.
 
     ``last_manual`` is given where head is an autosave; ``interrupted`` is the safety checkpoint of a restore that
-    did not end; ``state`` is the daemon's word, ``halted`` the reason where automatic work has stopped.
+    did not end, ``interruption`` all that is known of it; ``state`` is the daemon's word, ``halted`` the reason where
+    automatic work has stopped.
     """
 
     head: str | None
@@ -166,6 +204,7 @@ class StatusResult:
     state: str
     halted: str | None
     interrupted: str | None
+    interruption: Interruption | None = None
 
     @classmethod
     def from_wire(cls, wire: Wire) -> Self:
@@ -181,6 +220,7 @@ class StatusResult:
             state=wire["state"],
             halted=wire["halted"],
             interrupted=wire["interrupted"],
+            interruption=None if wire.get("interruption") is None else Interruption.from_wire(wire["interruption"]),
         )
 
 

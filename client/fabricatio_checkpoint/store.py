@@ -226,6 +226,23 @@ class CheckPointStore:
         """Do again what the last undo took back."""
         return self._step("checkpoint.redo", dry_run, digest, skip_conflicts)
 
+    def resume(
+        self, action: str, *, dry_run: bool = False, digest: str | None = None, skip_conflicts: bool = False
+    ) -> RestoreResult:
+        """End the restore that was cut off (see status()): ``finish`` goes on with it, ``undo`` takes it back.
+
+        It is about exactly the paths of that restore. What was changed there since is in the result's ``edited``, and
+        in a checkpoint. StateError where none was cut off.
+        """
+        return self._write(
+            "worktree.resume",
+            RestoreResult.from_wire,
+            action=action,
+            dry_run=dry_run,
+            digest=digest,
+            skip_conflicts=skip_conflicts,
+        )
+
     def guard(self, msg: str | None = None, *, restore: bool = False, kind: str = "auto") -> Guard:
         """Checkpoint before a block (``with``, ``async with``) or each call of a function (as a decorator).
 

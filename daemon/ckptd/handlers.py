@@ -196,6 +196,14 @@ async def redo(daemon_: Daemon, peer: Peer, params: checkpoint.StepParams) -> ch
     )
 
 
+async def resume(daemon_: Daemon, peer: Peer, params: worktree.ResumeParams) -> checkpoint.RestoreResult:
+    """End a restore that was cut off."""
+    caller, directory = peer.caller(), _directory(params)
+    return await daemon_.manager.write(
+        directory, params.worktree, lambda writer: writer.resume(params, caller), caller, exclusive=not params.dry_run
+    )
+
+
 async def prune(daemon_: Daemon, _peer: Peer, params: store.PruneParams) -> store.PruneResult:
     """Delete the stores of worktrees that are gone."""
     return await daemon_.manager.prune(_directory(params), dry_run=params.dry_run)
@@ -210,6 +218,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "worktree.list": list_worktrees,
     "worktree.status": status,
     "worktree.forget": forget,
+    "worktree.resume": resume,
     "checkpoint.save": save,
     "checkpoint.head": head,
     "checkpoint.list": list_checkpoints,

@@ -215,8 +215,8 @@ class RestoreResult(Result, frozen=True, kw_only=True):
     """What a restore did, or with ``dry_run`` would do; every list is sorted by path.
 
     ``target`` is the checkpoint whose content is written. ``safety`` holds everything that was overwritten or
-    deleted; None where the plan was empty. ``edited`` are paths that an undo or redo overwrote although they
-    had changed since. ``weak`` tells that the file system has no atomic exchange.
+    deleted; None where the plan was empty. ``edited`` are paths that an undo, a redo or a restore that was cut off and
+    gone on with overwrote although they had changed since. ``weak`` tells that the file system has no atomic exchange.
     """
 
     target: str | None

@@ -16,10 +16,12 @@ from ckpt_protocol.structs import (
 __all__ = [
     "ForgetParams",
     "ForgetResult",
+    "Interruption",
     "ListParams",
     "ListResult",
     "OpenParams",
     "OpenResult",
+    "ResumeParams",
     "StatusParams",
     "StatusResult",
     "Workspace",
@@ -73,11 +75,32 @@ class StatusParams(Request, frozen=True, kw_only=True):
     worktree: Worktree
 
 
+class Interruption(Result, frozen=True, kw_only=True):
+    """A restore that was cut off: ``verb`` is what it was, ``time`` (RFC 3339, UTC) when it began.
+
+    ``safety`` is its safety checkpoint, ``target`` what it was writing. ``before``, ``after`` and ``other`` count its
+    paths by what stands there now: what stood there before it, what it was to leave there, something else. They are
+    None where that is not known any more. ``others`` names some of the last ones, sorted; at most 100.
+    """
+
+    verb: Literal["reset", "rollback", "undo", "redo"]
+    time: str
+    client: str
+    session: str | None
+    target: str | None
+    safety: str
+    before: int | None
+    after: int | None
+    other: int | None
+    others: list[WirePath]
+
+
 class StatusResult(Result, frozen=True, kw_only=True):
     """``changes`` compares the worktree with head, sorted by path.
 
     ``last_manual`` is given where head is an autosave. ``interrupted`` is the safety checkpoint of a restore
-    that did not end. ``state`` is the actor's, ``halted`` the reason where it is HALTED.
+    that did not end, ``interruption`` all that is known of it; ``worktree.resume`` ends it. ``state`` is the actor's,
+    ``halted`` the reason where it is HALTED.
     """
 
     head: str | None
@@ -90,6 +113,23 @@ class StatusResult(Result, frozen=True, kw_only=True):
     state: str
     halted: str | None
     interrupted: str | None
+    interruption: Interruption | None = None
+
+
+class ResumeParams(Request, frozen=True, kw_only=True):
+    """``worktree.resume``: end a restore that was cut off, over exactly its paths.
+
+    ``finish`` goes on with it, ``undo`` brings back what stood there before it. ``digest`` refuses any plan but the
+    one with it. Answered as every restore: ``edited`` names what was changed after the restore was cut off.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    action: Literal["finish", "undo"]
+    dry_run: bool = False
+    digest: str | None = None
+    skip_conflicts: bool = False
 
 
 class ForgetParams(Request, frozen=True, kw_only=True):

@@ -290,8 +290,49 @@ def test_status_names_the_last_manual_checkpoint_behind_an_autosave(daemon, ckpt
 def test_status_of_an_interrupted_restore_and_a_halt(daemon, ckpt):
     daemon.answers["worktree.status"] = status(interrupted=SAFETY, halted="worktree empty")
     done = ckpt("status")
-    assert "ckpt reset 3c4d5e6f70" in done.out
+    assert "a restore was interrupted" in done.out
+    assert "safety checkpoint 3c4d5e6f70" in done.out
     assert "halted: worktree empty" in done.out
+
+
+def test_status_says_what_was_interrupted_and_what_to_type(daemon, ckpt):
+    found = {
+        "verb": "reset",
+        "time": "2026-11-30T19:45:00Z",
+        "client": "ckpt",
+        "session": None,
+        "target": ID,
+        "safety": SAFETY,
+        "before": 2,
+        "after": 1,
+        "other": 1,
+        "others": ["a b"],
+    }
+    daemon.answers["worktree.status"] = status(interrupted=SAFETY, interruption=found)
+    done = ckpt("status")
+    assert "a reset to 1a2b3c4d5e was interrupted (" in done.out
+    assert "  2 paths as before it, 1 as it was to leave them, 1 changed since\n  changed since: " in done.out
+    assert "ckpt resume --finish goes on with it, ckpt resume --undo takes it back" in done.out
+    assert ckpt("status", "--json").document["interruption"] == found
+
+
+def test_resume(daemon, ckpt):
+    daemon.answers["worktree.resume"] = restored(edited=["a"])
+    finished = ckpt("resume", "--finish")
+    assert finished.out.startswith("finished: at 1a2b3c4d5e: 1 written")
+    assert "edited since, and overwritten: a" in finished.stderr
+    undone = ckpt("resume", "--undo", "--dry-run", "--skip-conflicts")
+    assert undone.out.startswith("undone: back to 1a2b3c4d5e: 1 written")
+    asked = daemon.calls("worktree.resume")
+    assert [one["action"] for one in asked] == ["finish", "undo"]
+    assert (asked[1]["dry_run"], asked[1]["skip_conflicts"]) == (True, True)
+
+
+@pytest.mark.parametrize("flags", [(), ("--finish", "--undo")])
+def test_resume_goes_one_way(daemon, ckpt, flags):
+    done = ckpt("resume", *flags)
+    assert (done.code, daemon.calls("worktree.resume")) == (2, [])
+    assert "resume needs one of --finish and --undo" in done.stderr
 
 
 def test_status_before_the_first_checkpoint(daemon, ckpt):

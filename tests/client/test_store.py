@@ -226,6 +226,36 @@ def test_undo_and_redo(daemon, store):
     assert _last(daemon, "checkpoint.redo")["digest"] == "d"
 
 
+def test_resume(daemon, store):
+    daemon.answers["worktree.resume"] = RESTORED
+    assert store.resume("finish").safety == OTHER
+    asked = _last(daemon, "worktree.resume")
+    assert (asked["action"], asked["dry_run"], asked["digest"]) == ("finish", False, None)
+    store.resume("undo", dry_run=True, digest="d", skip_conflicts=True)
+    asked = _last(daemon, "worktree.resume")
+    assert (asked["action"], asked["dry_run"], asked["digest"], asked["skip_conflicts"]) == ("undo", True, "d", True)
+
+
+def test_a_status_tells_what_was_interrupted(daemon, store):
+    found = {
+        "verb": "reset",
+        "time": "2026-11-30T19:45:00Z",
+        "client": "ckpt",
+        "session": None,
+        "target": ID,
+        "safety": OTHER,
+        "before": 2,
+        "after": 3,
+        "other": 1,
+        "others": [{"b64": "/w=="}],
+    }
+    daemon.answers["worktree.status"] = {**STATUS, "interrupted": OTHER, "interruption": found}
+    told = store.status().interruption
+    assert (told.verb, told.before, told.after, told.other, told.others) == ("reset", 2, 3, 1, ("\udcff",))
+    daemon.answers["worktree.status"] = STATUS
+    assert store.status().interruption is None
+
+
 @pytest.fixture
 def spelled(tmp_path, tree, daemon):
     """A store whose worktree is known by a link as well, with a link and a same-named file around it."""

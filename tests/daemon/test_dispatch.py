@@ -85,6 +85,8 @@ async def test_what_each_kind_of_method_asks_of_the_manager(wire) -> None:
         ("checkpoint.restore", SAVE),
         ("checkpoint.restore", SAVE | {"dry_run": True}),
         ("checkpoint.undo", SAVE),
+        ("worktree.resume", SAVE | {"action": "finish"}),
+        ("worktree.resume", SAVE | {"action": "undo", "dry_run": True}),
         ("worktree.status", PLACE),
         ("checkpoint.head", PLACE),
     ):
@@ -95,6 +97,8 @@ async def test_what_each_kind_of_method_asks_of_the_manager(wire) -> None:
         ("write", b"/h/.c", plain | {"exclusive": True}),
         ("write", b"/h/.c", plain),
         ("write", b"/h/.c", plain | {"exclusive": True}),
+        ("write", b"/h/.c", plain | {"exclusive": True}),
+        ("write", b"/h/.c", plain),
         ("write", b"/h/.c", plain),
         ("read", b"/h/.c", {}),
     ]

@@ -20,6 +20,7 @@ SIDES = {
     "checkpoint.restore": "restore",
     "checkpoint.undo": "undo",
     "checkpoint.redo": "redo",
+    "worktree.resume": "resume",
     "checkpoint.head": "head",
     "checkpoint.list": "list",
     "checkpoint.show": "show",

@@ -455,6 +455,10 @@ class Desk:
     def redo(self, **fields) -> wire.RestoreResult:
         return self.writer.redo(wire.StepParams(**self._writing(fields)), Caller("test"))
 
+    def resume(self, action: str, **fields) -> wire.RestoreResult:
+        params = worktree_wire.ResumeParams(**self._writing({"action": action, **fields}))
+        return self.writer.resume(params, Caller("test"))
+
     def list(self, **fields) -> wire.ListResult:
         if "paths" in fields:
             fields["paths"] = [to_wire(path) for path in fields["paths"]]

@@ -138,6 +138,15 @@ _ROWS = (
     Command("undo", "restore.undo", "take the last reset or rollback back", "ckpt undo", options=(_DRY_RUN, _SKIP)),
     Command("redo", "restore.redo", "do again what undo took back", "ckpt redo", options=(_DRY_RUN, _SKIP)),
     Command(
+        "resume", "restore.resume", "finish or undo a restore that was interrupted", "ckpt resume --finish",
+        options=(
+            Option("finish", "go on with it to its end"),
+            Option("undo", "bring back what was there before it"),
+            _DRY_RUN,
+            _SKIP,
+        ),
+    ),
+    Command(
         "cat", "content.cat", "print a file of a checkpoint", "ckpt cat HEAD src/main.py > old.py",
         words=(_ID, Word("PATH", 1, 1)),
     ),

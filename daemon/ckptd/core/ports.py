@@ -65,6 +65,10 @@ class Writer(Protocol):
         """Reverse the newest undo."""
         ...
 
+    def resume(self, params: worktree.ResumeParams, caller: Caller) -> checkpoint.RestoreResult:
+        """Finish or undo the restore that was cut off."""
+        ...
+
     def close(self) -> None:
         """Let go of files and memory; nothing else is called afterwards."""
         ...

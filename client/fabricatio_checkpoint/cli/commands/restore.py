@@ -1,9 +1,9 @@
-"""``rollback``, ``reset``, ``undo`` and ``redo``."""
+"""``rollback``, ``reset``, ``undo``, ``redo`` and ``resume``."""
 
 from __future__ import annotations
 
 from fabricatio_checkpoint.cli import outcome
-from fabricatio_checkpoint.cli.failure import EXIT_LEFT_OUT
+from fabricatio_checkpoint.cli.failure import EXIT_LEFT_OUT, UsageError
 from fabricatio_checkpoint.cli.prompt import agreed, somebody_there
 from fabricatio_checkpoint.errors import error_of
 from fabricatio_checkpoint.wire import new_token
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["redo", "reset", "rollback", "undo"]
+__all__ = ["redo", "reset", "resume", "rollback", "undo"]
 
 _RESTORE = "checkpoint.restore"
 
@@ -45,6 +45,17 @@ def undo(session: Session) -> int:
 def redo(session: Session) -> int:
     """Do again what undo took back."""
     return _finish(session, "redone: at", "ckpt undo", _ask(session, "checkpoint.redo", _flags(session)))
+
+
+def resume(session: Session) -> int:
+    """End a restore that was interrupted, one way or the other."""
+    given = [action for action in ("finish", "undo") if session.arguments.flag(action)]
+    if len(given) != 1:
+        raise UsageError("resume needs one of --finish and --undo", "ckpt status tells what was interrupted")
+    result = _ask(session, "worktree.resume", {**_flags(session), "action": given[0]})
+    if given == ["finish"]:
+        return _finish(session, "finished: at", "ckpt undo", result)
+    return _finish(session, "undone: back to", "ckpt redo", result)
 
 
 def _flags(session: Session) -> dict[str, Any]:

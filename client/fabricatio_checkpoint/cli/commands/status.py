@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabricatio_checkpoint.cli.clock import age
-from fabricatio_checkpoint.cli.text import quoted, short, visible
+from fabricatio_checkpoint.cli.text import MANY, counted, quoted, short, visible, wire_text
 from fabricatio_checkpoint.cli.words import change_line, left_out, named
 
 TYPE_CHECKING = False
@@ -61,8 +61,24 @@ def _tail(result: dict[str, Any]) -> Iterator[str]:
         for entry in result[what]:
             yield f"{what}: {left_out(entry)}"
     if result["interrupted"]:
-        safety = short(result["interrupted"])
-        yield f"a restore was interrupted; what was there before is in the safety checkpoint {safety}:"
-        yield f"  ckpt reset {safety} goes back to it, ckpt status lists what differs from head"
+        yield from _interrupted(short(result["interrupted"]), result.get("interruption"))
     if result["halted"]:
         yield f"halted: {visible(result['halted'])}"
+
+
+def _interrupted(safety: str, found: dict[str, Any] | None) -> Iterator[str]:
+    """What was cut off, what stands at its paths, and what to type."""
+    if found is None:
+        yield "a restore was interrupted"
+    else:
+        target = f" to {short(found['target'])}" if found["target"] and found["verb"] in ("reset", "rollback") else ""
+        yield f"a {found['verb']}{target} was interrupted ({age(found['time'])})"
+        if found["before"] is not None:
+            yield (
+                f"  {counted(found['before'], 'path')} as before it, {found['after']} as it was to leave them, "
+                f"{found['other']} changed since"
+            )
+        for path in found["others"][:MANY]:
+            yield f"  changed since: {wire_text(path)}"
+    yield "  ckpt resume --finish goes on with it, ckpt resume --undo takes it back (--dry-run: only says how)"
+    yield f"  what was there before is in the safety checkpoint {safety}"

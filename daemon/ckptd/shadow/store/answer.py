@@ -12,12 +12,12 @@ from ckptd.errors import spelled
 from ckptd.shadow.restore.plan import Plan
 from ckptd.shadow.restore.writer import Outcome
 from ckptd.shadow.scan.exclusion import Exclusion
+from ckptd.shadow.store.passes import was_edited
 from ckptd.shadow.store.preparing import Prepared
 from ckptd.shadow.store.reader import to_left_out
-from ckptd.shadow.trees.compare import same_state
 from ckptd.shadow.trees.step import Step
 
-__all__ = ["answer_done", "answer_head_moved", "answer_planned"]
+__all__ = ["answer_done", "answer_head_moved", "answer_planned", "implied_directories"]
 
 _MAX_NAMED: Final = 10
 
@@ -63,21 +63,17 @@ def answer_done(
 def _edited_meanwhile(prepared: Prepared, earlier: Sequence[Step], holder: str | None) -> Iterator[str]:
     """Name what somebody wrote after the restore was cut off, and that it has overwritten now."""
     first = {step.path: step for step in earlier}
-    edited = [to_text(step.path) for step in prepared.plan.steps if _was_edited(step, first.get(step.path))]
+    edited = [
+        to_text(step.path)
+        for step in prepared.plan.steps
+        if step.path in first and was_edited(step.before, first[step.path].before, first[step.path].after)
+    ]
     if edited and holder is not None:
         more = f" and {len(edited) - _MAX_NAMED} more" if len(edited) > _MAX_NAMED else ""
         yield (
             f"edited after it was cut off: {', '.join(edited[:_MAX_NAMED])}{more}; undo brings back what was there "
             f"before, and checkpoint {holder[:12]} holds the edits"
         )
-
-
-def _was_edited(step: Step, first: Step | None) -> bool:
-    now = step.before
-    # Directories are open to their owner while they are worked in, and hold nothing themselves.
-    if first is None or now is None or now.is_dir:
-        return False
-    return not same_state(now, first.before) and not same_state(now, first.after)
 
 
 def answer_head_moved(head: str | None, *, dry_run: bool) -> RestoreResult:
@@ -99,7 +95,7 @@ def answer_head_moved(head: str | None, *, dry_run: bool) -> RestoreResult:
 
 def _answer(prepared: Prepared, safety: str | None, outcome: Outcome, earlier: Iterable[Step] = ()) -> RestoreResult:
     request, plan = prepared.request, prepared.plan
-    implied = _implied_directories({step.path: step for step in (*plan.steps, *earlier)}.values())
+    implied = implied_directories({step.path: step for step in (*plan.steps, *earlier)}.values())
     kept = {*plan.kept, *(path + b"/" for path in outcome.kept)}
     failed = [Exclusion(*one) for one in outcome.failed]
     return RestoreResult(
@@ -118,7 +114,7 @@ def _answer(prepared: Prepared, safety: str | None, outcome: Outcome, earlier: I
     )
 
 
-def _implied_directories(steps: Collection[Step]) -> set[bytes]:
+def implied_directories(steps: Collection[Step]) -> set[bytes]:
     """Give the directories that come or go with what they hold: a person is told of the files alone."""
     parents = {step.path.rpartition(b"/")[0] for step in steps}
     return {

@@ -10,6 +10,7 @@ from ckptd.shadow.store.reader import to_changes, to_left_out
 from ckptd.shadow.store.recovery import interrupted
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.restoring import Restorer
+from ckptd.shadow.store.resuming import tell_interruption
 from ckptd.shadow.store.saving import Saver
 from ckptd.shadow.trees.compare import compare
 
@@ -45,6 +46,10 @@ class StoreWriter:
         """Reverse the newest undo."""
         return self._restorer.redo(params, Asker(caller))
 
+    def resume(self, params: worktree.ResumeParams, caller: AskerLike) -> checkpoint.RestoreResult:
+        """Finish or undo the restore that was cut off."""
+        return self._restorer.resume(params, Asker(caller))
+
     def diff(self, params: checkpoint.DiffParams, caller: AskerLike) -> checkpoint.DiffResult:
         """Give a piece of a patch."""
         return self._differ.diff(params, Asker(caller))
@@ -69,6 +74,7 @@ class StoreWriter:
             state="IDLE",
             halted=None,
             interrupted=cut_off.safety if cut_off is not None else None,
+            interruption=tell_interruption(repo, cut_off, scan) if cut_off is not None else None,
         )
 
     def close(self) -> None:

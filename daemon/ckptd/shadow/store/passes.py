@@ -9,10 +9,11 @@ from typing import NamedTuple
 from ckpt_protocol.structs import from_wire
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.oplog import Intent
+from ckptd.shadow.trees.compare import same_state
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.view import DirectoryView, find_state
 
-__all__ = ["Before", "origins", "passes_of", "planned", "state_before"]
+__all__ = ["Before", "origins", "passes_of", "planned", "state_before", "was_edited"]
 
 
 class Before(NamedTuple):
@@ -85,3 +86,11 @@ def state_before(passes: Sequence[Before], path: bytes) -> State | None:
         if path in paths:
             return find_state(root, path)
     return None
+
+
+def was_edited(now: State | None, before: State | None, after: State | None) -> bool:
+    """Tell whether something stands at a path that is neither from before a restore nor from the restore itself."""
+    # Directories are open to their owner while they are worked in, and hold nothing themselves.
+    if now is None or now.is_dir:
+        return False
+    return not same_state(now, before) and not same_state(now, after)

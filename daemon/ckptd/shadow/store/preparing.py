@@ -4,7 +4,9 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from ckpt_protocol.checkpoint import StepParams
 from ckpt_protocol.wirepath import to_text
+from ckpt_protocol.worktree import ResumeParams
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import ObjectSink
@@ -20,13 +22,27 @@ from ckptd.shadow.scan.model import iter_nodes
 from ckptd.shadow.scan.mounts import mounts_below
 from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.asker import Asker
-from ckptd.shadow.store.passes import Before, planned, state_before
+from ckptd.shadow.store.passes import Before, passes_of, planned, state_before, was_edited
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.trees.compare import Delta, compare, same_state
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.view import DirectoryView, find_state
 
-__all__ = ["Prepared", "RestoreRequest", "open_root", "prepare"]
+__all__ = ["Prepared", "RestoreRequest", "Terms", "edited_meanwhile", "open_root", "prepare"]
+
+
+class Terms(NamedTuple):
+    """On what terms a restore is asked for, whatever its verb; as it stands, it is one that only looks."""
+
+    token: str = ""
+    dry_run: bool = True
+    digest: str | None = None
+    skip_conflicts: bool = False
+
+    @classmethod
+    def of(cls, params: StepParams | ResumeParams) -> "Terms":
+        """Take them from a request."""
+        return cls(params.token, params.dry_run, params.digest, params.skip_conflicts)
 
 
 class RestoreRequest(NamedTuple):
@@ -61,7 +77,11 @@ class RestoreRequest(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A request, looked at. ``edited`` are paths that an undo or redo overwrites although they have changed since."""
+    """A request, looked at.
+
+    ``edited`` are paths that an undo or redo, or one that goes on with what was cut off, overwrites although they have
+    changed since.
+    """
 
     request: RestoreRequest
     scan: ScanResult
@@ -106,7 +126,8 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
     if request.paths is not None:
         plan = plan._replace(kept=[path for path in plan.kept if _is_at_or_below(path, request.paths)])
     plan = _without_lost(plan, repo.objects)
-    return Prepared(request, scan, plan, _edited(request, plan), repo.head)
+    edited = sorted({*_edited(request, plan), *edited_meanwhile(repo, request, plan.steps)})
+    return Prepared(request, scan, plan, edited, repo.head)
 
 
 def _plan(repo: Repository, request: RestoreRequest, scan: ScanResult, disk: Disk) -> Plan:
@@ -220,3 +241,22 @@ def _edited(request: RestoreRequest, plan: Plan) -> list[bytes]:
         # No reason not to undo: what it left is only asked for to tell people of it.
         return []
     return [step.path for step in told if not same_state(step.before, left[step.path])]
+
+
+def edited_meanwhile(repo: Repository, request: RestoreRequest, steps: Iterable[Step]) -> list[bytes]:
+    """Give the paths that somebody wrote to after the restore that is gone on with had been cut off."""
+    begun = request.begun
+    if begun is None:
+        return []
+    try:
+        passes = passes_of(begun, repo.lookup, answered=False)
+        paths = planned(begun)
+        return [
+            step.path
+            for step in steps
+            if step.path in paths
+            and was_edited(step.before, state_before(passes, step.path), request.wanted(step.path))
+        ]
+    except DomainError:
+        # As above: it only serves to tell people.
+        return []

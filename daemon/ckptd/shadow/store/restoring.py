@@ -14,6 +14,7 @@ import msgspec
 from ckpt_protocol.checkpoint import RestoreParams, RestoreResult, StepParams
 from ckpt_protocol.structs import from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
+from ckpt_protocol.worktree import ResumeParams
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import HashOnly, PackWriter
@@ -27,9 +28,10 @@ from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_pla
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.intents import intent_of, new_intent
 from ckptd.shadow.store.passes import passes_of, planned
-from ckptd.shadow.store.preparing import Prepared, RestoreRequest, open_root, prepare
-from ckptd.shadow.store.recovery import unfinished
+from ckptd.shadow.store.preparing import Prepared, RestoreRequest, Terms, open_root, prepare
+from ckptd.shadow.store.recovery import interrupted, unfinished
 from ckptd.shadow.store.repository import Draft, Repository
+from ckptd.shadow.store.resuming import finishing, nothing_to_resume, taking_back
 from ckptd.shadow.store.reversing import accepted_digest, head_reversed, reversal
 from ckptd.shadow.trees.compare import compare, same_state
 from ckptd.shadow.trees.graft import graft
@@ -101,6 +103,20 @@ class Restorer:
         """Reverse the newest undo; or finish a redo that was cut off."""
         return self._step("redo", params, asker)
 
+    def resume(self, params: ResumeParams, asker: Asker) -> RestoreResult:
+        """Finish the restore that was cut off, or take it back; raises DomainError ``nothing_to_resume``."""
+        answered = self._answered(params.token)
+        if answered is not None:
+            return answered
+        begun, terms = interrupted(self._repo.log), Terms.of(params)
+        known = self._repo.log.unanswered(params.token)
+        if begun is None or (known is not None and known != begun):
+            raise nothing_to_resume()
+        # Sent again after it was itself cut off, an undo is to be gone on with, not to be taken back.
+        if params.action == "finish" or known is not None:
+            return self._run(finishing(self._repo, begun, terms), asker)
+        return self._run(reversal(self._repo, taking_back(begun), begun, terms, None), asker)
+
     def _step(self, verb: Verb, params: StepParams, asker: Asker) -> RestoreResult:
         log = self._repo.log
         answered = self._answered(params.token)
@@ -153,7 +169,7 @@ class Restorer:
         done = self._repo.log.intents[number]
         if done.safety is None:
             return self._move_head(verb, done, params, asker)
-        return self._run(reversal(self._repo, verb, done, params, begun), asker)
+        return self._run(reversal(self._repo, verb, done, Terms.of(params), begun), asker)
 
     def _move_head(self, verb: Verb, done: Intent, params: StepParams, asker: Asker) -> RestoreResult:
         """Reverse a reset that changed no file: head is all there is to bring back."""

@@ -1,18 +1,18 @@
 """What an undo or a redo is to write: the request that reverses one operation of the log."""
 
-from ckpt_protocol.checkpoint import RestoreParams, StepParams
+from ckpt_protocol.checkpoint import RestoreParams
 from ckpt_protocol.structs import from_wire
 from ckptd.errors import DomainError
 from ckptd.shadow.record.lookup import Loaded
 from ckptd.shadow.record.oplog import Intent, Verb
 from ckptd.shadow.store.passes import origins, passes_of, planned
-from ckptd.shadow.store.preparing import RestoreRequest
+from ckptd.shadow.store.preparing import RestoreRequest, Terms
 from ckptd.shadow.store.repository import Repository
 
 __all__ = ["accepted_digest", "head_reversed", "reversal"]
 
 
-def reversal(repo: Repository, verb: Verb, done: Intent, params: StepParams, begun: Intent | None) -> RestoreRequest:
+def reversal(repo: Repository, verb: Verb, done: Intent, terms: Terms, begun: Intent | None) -> RestoreRequest:
     """Give the request that reverses ``done``, which has a safety checkpoint.
 
     ``begun`` is the intent of this very reversal where it was cut off. Raises DomainError where a safety checkpoint
@@ -25,10 +25,10 @@ def reversal(repo: Repository, verb: Verb, done: Intent, params: StepParams, beg
     return RestoreRequest(
         verb=verb,
         target=repo.lookup.open(done.safety or ""),
-        token=params.token,
-        dry_run=params.dry_run,
-        digest=accepted_digest(params, begun),
-        skip_conflicts=params.skip_conflicts,
+        token=terms.token,
+        dry_run=terms.dry_run,
+        digest=accepted_digest(terms, begun),
+        skip_conflicts=terms.skip_conflicts,
         head_after=head_reversed(repo, done),
         paths=tuple(sorted(changed)),
         others=tuple((one.root, frozenset(own)) for one, own in zip(passes[1:], by_pass[1:], strict=True)),
@@ -45,9 +45,9 @@ def head_reversed(repo: Repository, done: Intent) -> str | None:
     return done.before if moved else repo.head
 
 
-def accepted_digest(params: RestoreParams | StepParams, begun: Intent | None) -> str | None:
+def accepted_digest(terms: RestoreParams | Terms, begun: Intent | None) -> str | None:
     """Give the digest that the plan must have: sent again, a request has passed that gate before it was cut off."""
-    return None if begun is not None and begun.token == params.token else params.digest
+    return None if begun is not None and begun.token == terms.token else terms.digest
 
 
 def _left_by(repo: Repository, done: Intent) -> Loaded | None:
