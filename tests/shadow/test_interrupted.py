@@ -1,7 +1,9 @@
 """Restores that were stopped in the middle: whatever one does next, nothing is lost, and one undo takes it back."""
 
+import itertools
 import os
 
+import msgspec
 import pytest
 
 from ckpt_protocol import checkpoint as wire
@@ -38,6 +40,11 @@ def reset_cancelled(desk, target, when):
     return _cancelled(desk, lambda fields, caller: desk.writer.restore(_restore(fields, target), caller), when)
 
 
+def reset_called_off(desk, target, when):
+    """Reset, cancelled likewise, and taken back: raises DomainError ``cancelled``."""
+    _call_off(desk, lambda fields, caller: desk.writer.restore(_restore(fields, target), caller), when)
+
+
 def _restore(fields, target):
     return wire.RestoreParams(**fields, id=target)
 
@@ -47,16 +54,29 @@ def undo_cancelled(desk, when):
 
 
 def _cancelled(desk, call, when):
+    """Cancel an operation where it cannot be taken back either; give the outcome on record."""
+    with pytest.raises(DomainError) as caught:
+        _call_off(desk, call, when, take_back=False)
+    assert caught.value.kind == "restore_incomplete"
+    assert "no space for the test" in caught.value.message
+    outcome = desk.repo.log.outcomes[next(reversed(desk.repo.log.intents))]
+    return msgspec.json.decode(outcome.result, type=wire.RestoreResult)
+
+
+def _call_off(desk, call, when, take_back=True):
     caller = Caller("test")
 
     def hook(name, path):
         if when(name, path):
             caller.cancelled.set()
+        if name == "before-take-back" and not take_back:
+            raise DomainError("no_space", "no space for the test")
 
     desk.configure(hooks=hook)
-    result = call({**desk.common(), "token": desk.token()}, caller)
-    desk.configure(hooks=lambda _name, _path: None)
-    return result
+    try:
+        call({**desk.common(), "token": desk.token()}, caller)
+    finally:
+        desk.configure(hooks=lambda _name, _path: None)
 
 
 def everywhere(desk, text):
@@ -375,10 +395,78 @@ def test_a_reset_that_was_cancelled_before_it_wrote_anything_is_not_what_undo_re
     saved = old_and_mine(desk)
     desk.reset(saved)
     everywhere(desk, b"newer")
-    reset_cancelled(desk, saved, lambda name, _path: name == "opened")
+    with pytest.raises(DomainError, match=r"^cancelled: "):
+        reset_called_off(desk, saved, lambda name, _path: name == "opened")
     assert contents(desk) == {b"newer"}
     desk.undo()
     assert contents(desk) == {b"mine"}
+
+
+@pytest.mark.parametrize("written", [1, 2, 3])
+def test_a_reset_that_is_cancelled_is_taken_back_and_says_so(desk, written):
+    saved = old_and_mine(desk)
+    head = desk.save("mine").id
+    everywhere(desk, b"unsaved")
+    os.chmod(desk.path(FILES[0]), 0o600)
+    before = Copy(desk)
+    count = itertools.count(1)
+    with pytest.raises(DomainError, match=r"changed \d paths; they were put back") as caught:
+        reset_called_off(desk, saved, lambda name, _path: name == "unlinked" and next(count) == written)
+    assert caught.value.kind == "cancelled"
+    assert (before.differences(), desk.head()) == ([], head)
+    assert caught.value.message.split()[-1] in {record.id for record in desk.list().checkpoints}
+    assert desk.status().interrupted is None
+
+
+@pytest.mark.parametrize("step", ["undo", "redo"])
+def test_an_undo_or_redo_that_is_cancelled_counts_as_never_begun(desk, step):
+    two_resets(desk)
+    if step == "redo":
+        desk.undo()
+    before, token = Copy(desk), desk.token()
+
+    def call(fields, caller):
+        return getattr(desk.writer, step)(wire.StepParams(**{**fields, "token": token}), caller)
+
+    with pytest.raises(DomainError, match=r"^cancelled: "):
+        _call_off(desk, call, lambda name, _path: name == "unlinked")
+    assert before.differences() == []
+    with pytest.raises(DomainError, match=r"^cancelled: "):
+        getattr(desk, step)(token=token)
+    getattr(desk, step)()
+    assert contents(desk) == ({b"4"} if step == "undo" else {b"2"})
+
+
+def test_what_somebody_wrote_meanwhile_outlives_the_taking_back(desk):
+    saved = old_and_mine(desk)
+    everywhere(desk, b"unsaved")
+    done = []
+
+    def when(name, path):
+        if name == "before-take-back":
+            desk.write(done[0], b"meanwhile")
+        if name == "unlinked":
+            done.append(path)
+        return name == "unlinked"
+
+    with pytest.raises(DomainError) as caught:
+        reset_called_off(desk, saved, when)
+    assert caught.value.kind == "cancelled"
+    assert contents(desk) == {b"unsaved"}
+    assert desk.cat(caught.value.message.split()[-1], done[0]) == b"meanwhile"
+
+
+def test_a_restore_that_is_cancelled_before_its_first_write_leaves_no_trace_in_the_worktree(desk):
+    saved = old_and_mine(desk)
+    before = Copy(desk)
+    caller = Caller("test", progress=lambda phase, *_: caller.cancelled.set() if phase == "safety" else None)
+    params = _restore({**desk.common(), "token": desk.token()}, saved)
+    with pytest.raises(DomainError, match="nothing was changed"):
+        desk.writer.restore(params, caller)
+    assert before.differences() == []
+    assert [record.kind for record in desk.list().checkpoints] == ["manual"]
+    desk.writer.restore(params, Caller("test"))
+    assert contents(desk) == {b"old"}
 
 
 def file_to_directory(desk):

@@ -14,6 +14,7 @@ A restore that was cut off can be gone on with, as long as no other restore came
 - Undoing it takes one step, to the worktree before the first pass: a path has the state that the first safety
   checkpoint has for it, if that has one or if the first pass was to change the path. Any other path has the state of
   the first later safety checkpoint of which the same is true, unless that would need a directory that was not there.
+- One that is cancelled is taken back at once, by an operation of its own. Where that fails it is as one cut off.
 - A stopped undo is taken back by redo, a stopped redo by undo, from its safety checkpoints: then all is as if it had
   never begun.
 """

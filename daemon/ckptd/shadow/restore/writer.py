@@ -87,11 +87,11 @@ def _locked(state: State | None) -> bool:
 class RestoreWriter:
     """Writes one restore into the worktree whose directory is ``root_fd`` (borrowed) on device ``root_dev``.
 
-    ``umask`` is the client's. ``cancelled`` is asked before each step. ``hooks`` is called with a point's name and a
-    path: ``opened``, ``staged``, ``before-create``, ``created``, ``before-exchange``, ``before-rename``, ``exchanged``,
-    ``before-aside``,
-    ``aside``, ``before-mkdir``, ``mkdir``, ``before-chmod``, ``before-verify``, ``verified``, ``before-unlink``,
-    ``unlinked``, ``before-undo``; what it raises leaves ``run`` after everything not yet final has been undone.
+    ``umask`` is the client's. ``cancelled`` is asked before each step, ``progress`` told how many are done (and 0).
+    ``hooks`` is called with a point's name and a path: ``opened``, ``staged``, ``before-create``, ``created``,
+    ``before-exchange``, ``before-rename``, ``exchanged``, ``before-aside``, ``aside``, ``before-mkdir``, ``mkdir``,
+    ``before-chmod``, ``before-verify``, ``verified``, ``before-unlink``, ``unlinked``, ``before-undo``; what it raises
+    leaves ``run`` after everything not yet final has been undone.
     """
 
     def __init__(
@@ -102,12 +102,14 @@ class RestoreWriter:
         umask: int,
         root_dev: int,
         cancelled: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int], None] = lambda _done, _bytes: None,
         hooks: Callable[[str, bytes], None] = lambda _name, _path: None,
         renamer: Renamer | None = None,
     ) -> None:
         self._root_fd: Final = root_fd
         self._root_dev: Final = root_dev
         self._cancelled: Final = cancelled
+        self._progress: Final = progress
         self._hook: Final = hooks
         self._new_tools: Final = partial(Tools, source, umask, renamer or Renamer(), hooks)
         self._tools: Tools = self._new_tools()
@@ -258,6 +260,7 @@ class RestoreWriter:
             else:
                 if not job.optional:
                     self._begun.add(job.number)
+                    self._progress(len(self._begun), 0)
             pending.popleft()
             self._hook("unlinked", path)
 

@@ -34,7 +34,6 @@ _COARSE_NS: Final = 1_000_000_000
 _COARSE_MARGIN_NS: Final = 2_000_000_000
 _ENCODING: Final = sys.getfilesystemencoding()
 _ERRORS: Final = sys.getfilesystemencodeerrors()
-_PROGRESS_EVERY: Final = 256
 
 
 def is_temporary(name: bytes) -> bool:
@@ -313,8 +312,7 @@ class _Walk:
             result = read_file(frame.fd, name, self._sink, frame.now_ns - self.margin_ns)
             self.read_count += 1
             self._bytes += found.st_size
-            if self.read_count % _PROGRESS_EVERY == 0:
-                self._progress(self.read_count, self._bytes)
+            self._progress(self.read_count, self._bytes)
         if result.problem is not None:
             if result.problem == SPECIAL:
                 self.excluded.append(Exclusion(frame.path_of(name), SPECIAL))

@@ -2,7 +2,10 @@
 
 import threading
 from collections.abc import Callable
+from copy import copy
 from typing import Protocol
+
+from ckptd.errors import DomainError
 
 __all__ = ["Asker", "AskerLike"]
 
@@ -22,13 +25,38 @@ class Asker:
     def __init__(self, caller: AskerLike) -> None:
         self.client = caller.client
         self.session = caller.session
-        self.is_cancelled = caller.cancelled.is_set
+        self.is_cancelled: Callable[[], bool] = caller.cancelled.is_set
         self._progress = caller.progress
 
-    def progress_of(self, phase: str) -> Callable[[int, int], None]:
-        """Give what takes files and bytes done in a phase."""
+    def undisturbed(self) -> "Asker":
+        """Give the same asker, who cannot call off what is done from here on."""
+        calm = copy(self)
+        calm.is_cancelled = lambda: False
+        return calm
+
+    def check(self, doing: str) -> None:
+        """Raise DomainError ``cancelled`` where it was called off."""
+        if self.is_cancelled():
+            raise DomainError("cancelled", f"the {doing} was cancelled; nothing was changed")
+
+    def tell(self, phase: str, done: int = 0, total: int = 0, done_bytes: int = 0) -> None:
+        """Tell how far a phase is; 0 as total: it is not known."""
+        self._progress(phase, done, total, done_bytes)
+
+    def progress_of(self, phase: str, total: int = 0) -> Callable[[int, int], None]:
+        """Tell that a phase begins, and give what takes files and bytes done in it."""
+        self.tell(phase, 0, total)
 
         def tell(files: int, done_bytes: int) -> None:
-            self._progress(phase, files, 0, done_bytes)
+            self._progress(phase, files, total, done_bytes)
+
+        return tell
+
+    def hashing(self, total: int = 0) -> Callable[[int, int], None]:
+        """As progress_of() for a scan: it is ``scan`` until the first file is read, and ``hash`` from there on."""
+        self.tell("scan", 0, total)
+
+        def tell(files: int, done_bytes: int) -> None:
+            self._progress("hash" if files else "scan", files, total, done_bytes)
 
         return tell

@@ -69,7 +69,7 @@ class Differ:
         fresh = SpoolSink(os.path.join(repo.folder, b"ckpt"))
         spool = Spool(os.path.join(repo.folder, b"ckpt"))
         try:
-            other: DirectoryView = end if end is not None else repo.scan(fresh, cancelled=asker.is_cancelled).root
+            other = end if end is not None else self._worktree(fresh, asker)
             paths = [from_wire(path) for path in params.paths]
             deltas = [delta for delta in visible(list(compare(start, other))) if _wanted(delta, paths)]
             pairs = self._pairs(deltas, fresh)
@@ -78,12 +78,16 @@ class Differ:
                 if asker.is_cancelled():
                     raise DomainError("cancelled", "the diff was cancelled")
                 spool.append(piece)
+                asker.tell("render", 0, 0, spool.size)
         except BaseException:
             spool.close()
             raise
         finally:
             fresh.close()
         return spool, notes
+
+    def _worktree(self, fresh: SpoolSink, asker: Asker) -> DirectoryView:
+        return self._repo.scan(fresh, cancelled=asker.is_cancelled, progress=asker.hashing()).root
 
     @staticmethod
     def _render(params: DiffParams, pairs: list[Pair]) -> Iterator[bytes]:

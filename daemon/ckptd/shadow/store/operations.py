@@ -60,8 +60,9 @@ class StoreWriter:
         repo, asker = self._repo, Asker(caller)
         head = repo.head
         root = repo.lookup.open(head).root if head is not None else None
-        scan = repo.scan(HashOnly(), cancelled=asker.is_cancelled, progress=asker.progress_of("scan"))
+        scan = repo.scan(HashOnly(), cancelled=asker.is_cancelled, progress=asker.hashing())
         record = self._record(head)
+        asker.tell("compare", scan.root.files_below, scan.root.files_below)
         cut_off = interrupted(repo.log)
         return worktree.StatusResult(
             head=head,

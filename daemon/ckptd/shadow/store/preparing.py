@@ -109,7 +109,7 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
 
     Raises DomainError where the worktree or the target cannot be known well enough to plan.
     """
-    scan = repo.scan(sink, cancelled=asker.is_cancelled, progress=asker.progress_of("scan"))
+    scan = repo.scan(sink, cancelled=asker.is_cancelled, progress=asker.progress_of("plan"))
     reach("scanned")
     if scan.unknown_rules:
         raise DomainError(

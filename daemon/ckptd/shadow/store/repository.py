@@ -102,6 +102,11 @@ class Repository:
         """The base of comparison, None while there is no checkpoint."""
         return self._head if self._head in self.lookup.ids() else None
 
+    @property
+    def tracked_files(self) -> int:
+        """How many files and links the last scan knew of; 0 before the first one."""
+        return self.model.files_below if self.model is not None else 0
+
     def scan(
         self,
         sink: ObjectSink,

@@ -7,12 +7,12 @@ write; the intent names the safety checkpoint and all paths, so that a restore t
 import contextlib
 import os
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 
 from ckpt_protocol.checkpoint import RestoreParams, RestoreResult, StepParams
-from ckpt_protocol.structs import from_wire, to_wire
+from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ResumeParams
 from ckptd.errors import DomainError, from_os_error
@@ -139,6 +139,8 @@ class Restorer:
 
     def _answered(self, token: str) -> RestoreResult | None:
         outcome = self._repo.log.answered(token)
+        if outcome is not None and outcome.head_stays:
+            raise DomainError("cancelled", "this very request was cancelled before", hint="ask anew")
         return msgspec.json.decode(outcome.result, type=RestoreResult) if outcome is not None else None
 
     def _begun(self, token: str, verb: Verb) -> Intent | None:
@@ -249,10 +251,12 @@ class Restorer:
         request, steps = prepared.request, prepared.plan.steps
         fresh = pack.oids
         reach("planned")
+        asker.tell("safety", 0, len(steps))
         draft = self._make_safety(prepared, pack, asker)
         reach("safe")
         self._read_back(draft.id, steps, fresh)
         earlier = self._earlier(prepared)
+        asker.check(request.verb)
         intent = intent_of(self._repo, request, asker, draft, steps)
         self._begin(intent, draft, request.begun)
         reach("begun")
@@ -263,7 +267,40 @@ class Restorer:
         if request.begun is not None:
             changed |= planned(request.begun)
         self._conclude(intent, result, changed, head_stays=cancelled)
+        if cancelled:
+            self._take_back(intent, len(changed), asker.undisturbed())
         return result
+
+    def _take_back(self, intent: Intent, changed: int, asker: Asker) -> NoReturn:
+        """Reverse what was called off in the middle, and tell so; it is an operation of its own, with its own safety.
+
+        Raises DomainError: ``cancelled`` where all is as it was, ``restore_incomplete`` where it is not.
+        """
+        if not changed:
+            raise DomainError("cancelled", f"the {intent.verb} was cancelled; nothing was changed")
+        try:
+            self._repo.settings.hooks("before-take-back", b"")
+            verb: Verb = "redo" if intent.verb == "undo" else "undo"
+            back = self._reverse(verb, intent.n, self._own_step(), asker)
+        except DomainError as error:
+            raise _not_taken_back(intent, error.message, error.paths) from error
+        if back.conflicts:
+            first = back.conflicts[0]
+            raise _not_taken_back(intent, first.reason, [from_wire(item.path) for item in back.conflicts])
+        raise DomainError(
+            "cancelled",
+            f"the {intent.verb} was cancelled after it had changed {changed} paths; they were put back as they were "
+            f"before, and what it had written is in the safety checkpoint {back.safety}",
+        )
+
+    def _own_step(self) -> StepParams:
+        repo = self._repo
+        return StepParams(
+            checkpoint_dir=to_wire(os.path.dirname(repo.folder)),
+            worktree=Worktree(path=to_wire(repo.worktree)),
+            token=os.urandom(16).hex(),
+            skip_conflicts=True,
+        )
 
     def _earlier(self, prepared: Prepared) -> list[Step]:
         """Give the steps of what was cut off; they only serve to tell of them, so a checkpoint may be damaged."""
@@ -338,6 +375,7 @@ class Restorer:
                 umask=_UMASK,
                 root_dev=os.fstat(root_fd).st_dev,
                 cancelled=asker.is_cancelled,
+                progress=asker.progress_of("write", len(steps)),
                 hooks=self._repo.settings.hooks,
             )
             written = writer.run(steps)
@@ -357,3 +395,14 @@ class Restorer:
         reach("concluded")
         if not head_stays:
             self._repo.set_head(intent.after)
+
+
+def _not_taken_back(intent: Intent, why: str, paths: Iterable[bytes]) -> DomainError:
+    safety = (intent.safety or "")[:12]
+    return DomainError(
+        "restore_incomplete",
+        f"the {intent.verb} was cancelled, and not all that it had changed could be put back: {why}; the safety "
+        f"checkpoint {safety} holds what was there",
+        hint="ckpt redo takes it back" if intent.verb == "undo" else "ckpt undo takes it back",
+        paths=paths,
+    )

@@ -56,7 +56,7 @@ class Saver:
             pack,
             rehash=params.rehash,
             cancelled=asker.is_cancelled,
-            progress=asker.progress_of("scan"),
+            progress=asker.hashing(self._repo.tracked_files if params.rehash else 0),
             cut_short=lambda so_far: self._repo.keep(pack, so_far),
         )
         reach("scanned")
@@ -86,6 +86,7 @@ class Saver:
         asker: Asker,
     ) -> SaveResult:
         repo = self._repo
+        asker.tell("write", scan.root.files_below, scan.root.files_below)
         draft = repo.draft(
             pack,
             scan.root.key,
