@@ -20,11 +20,14 @@ A restore that was cut off can be gone on with, as long as no other restore came
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from ckptd.shadow.record.oplog import Intent, Outcome
+from ckptd.shadow.record.oplog import NO_MARK, Intent, Mark, Outcome
 
-__all__ = ["History", "read_history"]
+__all__ = ["UNDOABLE", "History", "read_history"]
+
+UNDOABLE: Final = 100
+"""So many of the newest restores can be undone for certain; older ones as long as the log has them."""
 
 
 class History(NamedTuple):
@@ -35,22 +38,23 @@ class History(NamedTuple):
     head: str | None
 
 
-def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome]) -> History:
-    """Walk the operations in order.
+def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome], mark: Mark = NO_MARK) -> History:
+    """Walk the operations in order, from ``mark`` on where the log has been cut.
 
     An operation that was given up counts for nothing. One that was cut off (no outcome) counts: some of its paths
     may be written, and undoing it brings back all of them.
     """
     undoable: list[int] = []
     redoable: list[int] = []
-    head: str | None = None
+    head = mark.head
     seen: dict[int, Intent] = {}
     for intent in intents:
         seen[intent.n] = intent
         outcome = outcomes.get(intent.n)
         if outcome is not None and not outcome.done:
             continue
-        if intent.verb == "save" or (outcome is not None and not outcome.head_stays):
+        moved = intent.verb == "save" or (outcome is not None and not outcome.head_stays)
+        if moved and intent.n not in mark.older:
             head = intent.after
         if _changed_nothing(intent, outcome):
             continue

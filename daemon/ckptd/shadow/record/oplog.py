@@ -1,22 +1,27 @@
-"""The operation log: every operation that changed something, in order, appended and never rewritten.
+"""The operation log: every operation that changed something, in order, appended and never changed.
 
 One JSON object a line. An operation first writes its intent (what it is about to do, with the ids it has planned),
 then acts, then writes what came of it under the same number. An intent without an outcome was cut off; going on with it
 writes its intent anew, under the same number and with one more pass, and that line is the one that counts.
+
+A log that has grown is cut: the file as it was stays beside it until the next time, and a mark says in the new one what
+the operations that it no longer holds had come to.
 """
 
+import contextlib
 import logging
 import os
+from collections.abc import Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from ckpt_protocol.structs import WirePath
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import fsync_dir
+from ckptd.shadow.objects.durable import TEMP_PREFIX, fsync_dir, replace_file
 from ckptd.shadow.objects.failpoint import reach
 
-__all__ = ["Intent", "OperationLog", "Outcome", "Pass", "Verb"]
+__all__ = ["NO_MARK", "Intent", "Mark", "OperationLog", "Outcome", "Pass", "Verb"]
 
 _logger = logging.getLogger(__name__)
 
@@ -72,6 +77,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_def
     head_stays: bool = False
 
 
+class Mark(msgspec.Struct, frozen=True, kw_only=True, tag="mark", omit_defaults=True):
+    """Where a log was cut: ``n`` the last number, ``next_seq`` and ``head`` as they were then.
+
+    ``older`` are operations that were kept from before; what they did to head is in ``head`` already.
+    """
+
+    n: int = 0
+    next_seq: int = 1
+    head: str | None = None
+    older: frozenset[int] = frozenset()
+
+
+NO_MARK: Final = Mark()
+
+
 class OperationLog:
     """The log of one store; used by its writer alone.
 
@@ -80,13 +100,14 @@ class OperationLog:
 
     def __init__(self, path: bytes) -> None:
         self._path: Final = path
-        self._decoder = msgspec.json.Decoder(Intent | Outcome)
+        self._decoder = msgspec.json.Decoder(Intent | Outcome | Mark)
         self._encoder = msgspec.json.Encoder()
         self.intents: Final[dict[int, Intent]] = {}
         self.outcomes: Final[dict[int, Outcome]] = {}
         self._by_token: dict[str, int] = {}
         self._last_number = 0
         self._next_seq = 1
+        self.mark = NO_MARK
         self.damaged_lines = 0
         self._fd = self._open()
         self._read()
@@ -155,6 +176,44 @@ class OperationLog:
             return False
         return True
 
+    @property
+    def size_bytes(self) -> int:
+        """The length of the file."""
+        return os.fstat(self._fd).st_size
+
+    def sizes(self) -> dict[int, int]:
+        """Give the bytes that the lines of each operation take, in order."""
+        return {number: sum(map(len, self._lines(number))) for number in self.intents}
+
+    def cut(self, old: Sequence[int], newest: Sequence[int], head: str | None) -> None:
+        """Go on with these operations alone; ``head`` is what it was before the first of the ``newest``.
+
+        Raises DomainError where the disk refuses; then all is as it was. The file as it was is kept as ``log.old``.
+        """
+        older = frozenset(number for number in old if number in self.outcomes)
+        mark = Mark(n=self._last_number, next_seq=self._next_seq, head=head, older=older)
+        lines = [self._encoder.encode(mark) + b"\n"]
+        for number in (*old, *newest):
+            lines += self._lines(number)
+        _keep_beside(self._path)
+        replace_file(self._path, b"".join(lines))
+        # From here on the old file is another one: a line that went there would be lost.
+        fd, self._fd = self._fd, self._open()
+        os.close(fd)
+        self._forget()
+        self._read()
+
+    def _lines(self, number: int) -> list[bytes]:
+        lines: list[Intent | Outcome] = [self.intents[number]]
+        if number in self.outcomes:
+            lines.append(self.outcomes[number])
+        return [self._encoder.encode(line) + b"\n" for line in lines]
+
+    def _forget(self) -> None:
+        self.intents.clear()
+        self.outcomes.clear()
+        self._by_token.clear()
+
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
@@ -184,15 +243,30 @@ class OperationLog:
             except msgspec.MsgspecError:
                 self.damaged_lines += 1
 
-    def _note(self, line: Intent | Outcome) -> None:
+    def _note(self, line: Intent | Outcome | Mark) -> None:
         # Outcomes count too: of a damaged line's operation the outcome may be all that is left.
         self._last_number = max(self._last_number, line.n)
-        if isinstance(line, Intent):
+        if isinstance(line, Mark):
+            self.mark = line
+            self._next_seq = max(self._next_seq, line.next_seq)
+        elif isinstance(line, Intent):
             # One that is gone on with comes after whatever was done in between.
-            self.intents.pop(line.n, None)
+            again = self.intents.pop(line.n, None) is not None
             self.outcomes.pop(line.n, None)
             self.intents[line.n] = line
+            if again and line.n in self.mark.older:
+                self.mark = msgspec.structs.replace(self.mark, older=self.mark.older - {line.n})
             self._by_token[line.token] = line.n
             self._next_seq = max(self._next_seq, line.next_seq)
         else:
             self.outcomes[line.n] = line
+
+
+def _keep_beside(path: bytes) -> None:
+    """Keep the file that is about to be replaced under another name; it is for people, so it may fail."""
+    temp = os.path.join(os.path.dirname(path), TEMP_PREFIX + b"log.old")
+    with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temp)
+        os.link(path, temp)
+        os.rename(temp, path + b".old")

@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError
@@ -20,6 +21,7 @@ from ckptd.shadow.record.history import History, read_history
 from ckptd.shadow.record.info import Info
 from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.legacyfolder import legacy_folders
+from ckptd.shadow.record.logtrim import split_log
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.oplog import OperationLog, Outcome
@@ -79,6 +81,7 @@ class Repository:
         self.model: DirNode | None = None
         self._fingerprint = b""
         self._written_s = 0.0
+        self._uncut_bytes = 0
         try:
             self._load_model()
             recover(self.log, self.lookup, self.refs)
@@ -88,6 +91,7 @@ class Repository:
                 clear_up(cut_off, self.worktree, self.lookup)
             self._settle_head()
             reach("settled")
+            self._cut_log()
         except BaseException:
             self._let_go()
             raise
@@ -95,7 +99,7 @@ class Repository:
     @property
     def history(self) -> History:
         """What can be undone and redone, and head, as the log has them."""
-        return read_history(self.log.intents.values(), self.log.outcomes)
+        return read_history(self.log.intents.values(), self.log.outcomes, self.log.mark)
 
     @property
     def head(self) -> str | None:
@@ -247,7 +251,8 @@ class Repository:
         self.adopt(so_far)
 
     def keep_house(self) -> None:
-        """Merge the packs of many saves into one; what the disk refuses is tried again by a later save."""
+        """Merge the packs of many saves into one and cut a log that has grown; what the disk refuses is tried again."""
+        self._cut_log()
         if self.objects.pack_count < _MANY_PACKS:
             return
         try:
@@ -257,6 +262,22 @@ class Repository:
         # The same objects lie in other packs now: the model still stands on firm ground.
         self._fingerprint = self.objects.fingerprint()
         self.write_model()
+
+    def _cut_log(self) -> None:
+        log, bounds = self.log, self.settings.log_bounds
+        if len(log.intents) <= bounds.most and log.size_bytes <= max(bounds.most_bytes, self._uncut_bytes * 2):
+            return
+        # What could not be halved is not looked at again at every save.
+        self._uncut_bytes = log.size_bytes
+        open_ = log.intents.keys() - log.outcomes.keys()
+        split = split_log(log.intents, log.sizes(), open_, self.history, bounds)
+        if split is None:
+            return
+        before = [log.intents[number] for number in takewhile(split.newest[0].__ne__, log.intents)]
+        try:
+            log.cut(split.old, split.newest, read_history(before, log.outcomes, log.mark).head)
+        except DomainError as error:
+            _logger.warning("%s", error)
 
     def write_model(self) -> None:
         """Write the model to disk. It can be derived, so a disk that refuses is no reason to fail."""

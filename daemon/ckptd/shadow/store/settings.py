@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ckptd.shadow.objects.failpoint import reach_in_worktree
+from ckptd.shadow.record.logtrim import DEFAULT_BOUNDS, Bounds
 
 __all__ = ["Overrides", "Settings"]
 
@@ -25,6 +26,7 @@ class Settings(NamedTuple):
 
     ``exclude`` holds patterns in the syntax of ignore files, anchored at the worktree. ``overrides_of`` is asked at
     each scan for what a worktree sets for itself. ``hooks`` is told each named point that a restore passes.
+    ``log_bounds`` say when the operation log is cut.
     """
 
     home: bytes
@@ -35,3 +37,4 @@ class Settings(NamedTuple):
     git_excludes_path: bytes | None = None
     overrides_of: Callable[[bytes], Overrides] = _no_overrides
     hooks: Callable[[str, bytes], None] = reach_in_worktree
+    log_bounds: Bounds = DEFAULT_BOUNDS
