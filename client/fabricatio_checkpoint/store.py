@@ -12,6 +12,7 @@ from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import StateError, error_of
 from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
+from fabricatio_checkpoint.upkeep import VerifyResult
 from fabricatio_checkpoint.wire import AnyPath
 
 __all__ = ["AnyPath", "CheckPointStore"]
@@ -242,6 +243,13 @@ class CheckPointStore:
             digest=digest,
             skip_conflicts=skip_conflicts,
         )
+
+    def verify(self, *, read_data: bool = False) -> VerifyResult:
+        """Look for damage in the store: what is lost, and which checkpoints need it. Nothing is changed.
+
+        ``read_data`` also reads and hashes all content.
+        """
+        return self._read("store.verify", VerifyResult.from_wire, read_data=read_data)
 
     def guard(self, msg: str | None = None, *, restore: bool = False, kind: str = "auto") -> Guard:
         """Checkpoint before a block (``with``, ``async with``) or each call of a function (as a decorator).

@@ -209,6 +209,19 @@ async def prune(daemon_: Daemon, _peer: Peer, params: store.PruneParams) -> stor
     return await daemon_.manager.prune(_directory(params), dry_run=params.dry_run)
 
 
+async def verify(daemon_: Daemon, peer: Peer, params: store.VerifyParams) -> store.VerifyResult:
+    """Look for damage, a moment at a time: other reads of the store come in between."""
+    caller, directory, manager = peer.caller(), _directory(params), daemon_.manager
+    run = await manager.read(directory, params.worktree, lambda reader: reader.verify(params, caller))
+    try:
+        while True:
+            result = await manager.read(directory, params.worktree, lambda _reader: run.step())
+            if result is not None:
+                return result
+    finally:
+        run.close()
+
+
 HANDLERS: Final[dict[str, Handler]] = {
     "daemon.hello": hello,
     "daemon.status": daemon_status,
@@ -229,4 +242,5 @@ HANDLERS: Final[dict[str, Handler]] = {
     "checkpoint.undo": undo,
     "checkpoint.redo": redo,
     "store.prune": prune,
+    "store.verify": verify,
 }

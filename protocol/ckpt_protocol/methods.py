@@ -37,6 +37,7 @@ _ROWS: Final = (
     Method("checkpoint.undo", checkpoint.StepParams, checkpoint.RestoreResult, True),
     Method("checkpoint.redo", checkpoint.StepParams, checkpoint.RestoreResult, True),
     Method("store.prune", store.PruneParams, store.PruneResult, True),
+    Method("store.verify", store.VerifyParams, store.VerifyResult, False),
 )
 
 METHODS: Final = {row.name: row for row in _ROWS}

@@ -1,8 +1,17 @@
 """Methods about the stores of a checkpoint directory."""
 
-from ckpt_protocol.structs import Request, Result, Token, WirePath
+from ckpt_protocol.structs import Request, Result, Token, WirePath, Worktree
 
-__all__ = ["PruneParams", "PruneResult", "PrunedStore"]
+__all__ = [
+    "AffectedCheckpoint",
+    "DamagedFile",
+    "DamagedObject",
+    "PruneParams",
+    "PruneResult",
+    "PrunedStore",
+    "VerifyParams",
+    "VerifyResult",
+]
 
 
 class PruneParams(Request, frozen=True, kw_only=True):
@@ -28,3 +37,71 @@ class PruneResult(Result, frozen=True, kw_only=True):
     pruned: list[PrunedStore]
     unreachable: list[WirePath]
     dry_run: bool
+
+
+class VerifyParams(Request, frozen=True, kw_only=True):
+    """``store.verify``: look for damage in a worktree's store, and change nothing.
+
+    ``read_data`` also reads and hashes the content of every file; without it, only that it is there is looked at.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    read_data: bool = False
+
+
+class AffectedCheckpoint(Result, frozen=True, kw_only=True):
+    """A checkpoint that needs what is lost. ``id`` is None where its ref cannot be read.
+
+    ``paths`` counts the lost files and directories in it; ``readable`` false: all of it is lost.
+    """
+
+    id: str | None
+    seq: int
+    readable: bool = True
+    paths: int = 0
+
+
+class DamagedObject(Result, frozen=True, kw_only=True):
+    """An object that a checkpoint needs; ``missing``, else what is there is not what it was.
+
+    ``seqs`` are the checkpoints that need it, and ``paths`` where it stands in them (``""``: the whole tree), both at
+    most as many as the result's ``listed_most``; ``seq_count`` and ``path_count`` count all of them.
+    """
+
+    id: str
+    kind: str
+    missing: bool
+    seqs: list[int]
+    seq_count: int
+    paths: list[WirePath]
+    path_count: int
+
+
+class DamagedFile(Result, frozen=True, kw_only=True):
+    """A file of the store that is not as it should be; ``path`` is relative to the store's folder."""
+
+    path: WirePath
+    problem: str
+
+
+class VerifyResult(Result, frozen=True, kw_only=True):
+    """What was found. ``clean``: nothing is lost and nothing damaged.
+
+    ``affected`` has every checkpoint that has lost something, ``damaged`` the objects (of ``damaged_count``), ``files``
+    the files that are damaged, whether or not a checkpoint needs them. ``notes`` are no damage: what can be derived
+    again, and what killed processes left. ``objects`` counts those that refs need.
+    """
+
+    clean: bool
+    read_data: bool
+    checkpoints: int
+    objects: int
+    packs: int
+    bytes: int
+    affected: list[AffectedCheckpoint]
+    damaged: list[DamagedObject]
+    damaged_count: int
+    listed_most: int
+    files: list[DamagedFile]
+    notes: list[str]

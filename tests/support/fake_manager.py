@@ -25,7 +25,21 @@ SIDES = {
     "checkpoint.list": "list",
     "checkpoint.show": "show",
     "checkpoint.cat": "cat",
+    "store.verify": "verify",
 }
+
+
+class Run:
+    """A verification whose result is there at its second step."""
+
+    def __init__(self, result: object) -> None:
+        self._results = [None, result]
+
+    def step(self) -> object:
+        return self._results.pop(0)
+
+    def close(self) -> None:
+        pass
 
 
 class Side:
@@ -39,7 +53,8 @@ class Side:
 
         def operation(params: object, caller: Caller | None = None) -> object:
             self._manager.callers.append(caller)
-            return self._manager.answer(method)
+            result = self._manager.answer(method)
+            return Run(result) if method == "store.verify" else result
 
         return operation
 

@@ -338,6 +338,45 @@ SAMPLES: dict[str, Sample] = {
         ),
         store.PruneResult(pruned=[], unreachable=[], dry_run=False),
     ),
+    "store.verify": Sample(
+        store.VerifyParams(**PLACE, read_data=True),
+        store.VerifyParams(**LEAST_PLACE),
+        store.VerifyResult(
+            clean=False,
+            read_data=True,
+            checkpoints=42,
+            objects=1234,
+            packs=3,
+            bytes=56789,
+            affected=[
+                store.AffectedCheckpoint(id=ID, seq=42, readable=False, paths=2),
+                store.AffectedCheckpoint(id=None, seq=41),
+            ],
+            damaged=[
+                store.DamagedObject(
+                    id=SAFETY, kind="blob", missing=True, seqs=[42], seq_count=1, paths=["a b/x", ODD], path_count=2
+                )
+            ],
+            damaged_count=1,
+            listed_most=20,
+            files=[store.DamagedFile(path="objects/pack/pack-0.pack", problem="it is cut")],
+            notes=["HEAD: damaged"],
+        ),
+        store.VerifyResult(
+            clean=True,
+            read_data=False,
+            checkpoints=0,
+            objects=0,
+            packs=0,
+            bytes=0,
+            affected=[],
+            damaged=[],
+            damaged_count=0,
+            listed_most=20,
+            files=[],
+            notes=[],
+        ),
+    ),
 }
 
 

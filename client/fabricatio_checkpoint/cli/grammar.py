@@ -161,6 +161,11 @@ _ROWS = (
         options=(_YES,),
     ),
     Command(
+        "verify", "upkeep.verify", "look for damage in the store; names the checkpoints that have lost something",
+        "ckpt verify --read-data",
+        options=(Option("read-data", "read and hash all content, too"),),
+    ),
+    Command(
         "daemon run", "daemon.run", "be the daemon, in the foreground", "ckpt daemon run",
         rest="ARG",
     ),

@@ -7,7 +7,7 @@ from typing import Protocol
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import Worktree
 
-__all__ = ["Caller", "Catalog", "OpenedStore", "Reader", "Writer"]
+__all__ = ["Caller", "Catalog", "OpenedStore", "Reader", "Verification", "Writer"]
 
 
 class Caller:
@@ -74,6 +74,18 @@ class Writer(Protocol):
         ...
 
 
+class Verification(Protocol):
+    """A verification under way. It goes on in steps, so that other reads come in between."""
+
+    def step(self) -> store.VerifyResult | None:
+        """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all files; may be called again."""
+        ...
+
+
 class Reader(Protocol):
     """The operations that only read the store. They run beside a Writer, on another thread, one at a time."""
 
@@ -91,6 +103,10 @@ class Reader(Protocol):
 
     def cat(self, params: checkpoint.CatParams) -> checkpoint.CatResult:
         """Give a piece of a file of a checkpoint."""
+        ...
+
+    def verify(self, params: store.VerifyParams, caller: Caller) -> Verification:
+        """Begin to look for damage in the store; nothing of it is changed."""
         ...
 
     def close(self) -> None:

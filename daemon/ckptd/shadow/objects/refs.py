@@ -3,13 +3,14 @@
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir, read_if_there, replace_file
 from ckptd.shadow.objects.failpoint import reach
+from ckptd.shadow.objects.packedrefs import PackedRefs
 
 __all__ = ["CHECKPOINTS", "COPIES", "INFOS", "TAGS", "Refs", "seq_name"]
 
@@ -41,6 +42,7 @@ class Refs:
 
     def __init__(self, git_dir: bytes) -> None:
         self._git_dir = git_dir
+        self._packed_refs = PackedRefs(git_dir)
         self._listed = _Listed(None, {}, frozenset())
 
     def checkpoints(self) -> Mapping[int, bytes]:
@@ -102,6 +104,71 @@ class Refs:
         """Point a tag to a commit."""
         self._write(TAGS + name.encode("utf-8"), commit)
         reach("tag-durable")
+
+    def delete(self, seqs: Collection[int], tags: Collection[str] = (), copies: Collection[str] = ()) -> None:
+        """Delete checkpoints with their infos, tags, and notes of copies, durably; what is gone already is no fault.
+
+        Raises DomainError where the disk refuses; some of them may then be gone.
+        """
+        self._listed = _Listed(None, {}, frozenset())
+        # The checkpoint before its info, so that none is ever without the info it names.
+        names = [prefix + seq_name(seq) for prefix in (CHECKPOINTS, INFOS) for seq in seqs]
+        names += [TAGS + name.encode("utf-8", "surrogateescape") for name in tags]
+        names += [COPIES + old.encode("ascii") for old in copies]
+        packed = self._packed_refs.refs()
+        if any(name in packed for name in names):
+            self._packed_refs.rewrite({}, frozenset(names))
+        self._unlink(names)
+
+    def pack(self, at_least: int) -> int:
+        """Move the loose refs of checkpoints into the one packed file if there are so many; return how many moved.
+
+        Raises DomainError where the disk refuses; each ref is then still there.
+        """
+        loose = {
+            prefix + name: oid
+            for prefix in (CHECKPOINTS, INFOS, COPIES)
+            for name in self._loose_names(prefix)
+            if name.isalnum() and (oid := self._read_loose(prefix + name)) is not None
+        }
+        if len(loose) < max(at_least, 1):
+            return 0
+        self._packed_refs.rewrite(loose)
+        self._unlink(loose)
+        self._listed = _Listed(None, {}, frozenset())
+        return len(loose)
+
+    def loose_count(self) -> int:
+        """Count the loose refs of checkpoints, without reading them."""
+        return sum(len(self._loose_names(prefix)) for prefix in (CHECKPOINTS, INFOS))
+
+    def unreadable(self) -> Iterator[tuple[bytes, str]]:
+        """Give the files of refs that cannot be read, and what is wrong."""
+        if self._packed_refs.bad_lines():
+            yield b"packed-refs", f"{self._packed_refs.bad_lines()} lines are no refs"
+        packed = self._packed_refs.refs()
+        for name in self._loose_names(b"refs/"):
+            ref = b"refs/" + name
+            if self._read_loose(ref) is None and os.path.exists(os.path.join(self._git_dir, ref)):
+                rest = "; the packed one stands in for it" if ref in packed else ""
+                yield ref, f"this is no id of a checkpoint{rest}"
+
+    def _unlink(self, refs: Collection[bytes]) -> None:
+        folders = set()
+        for ref in refs:
+            path = os.path.join(self._git_dir, ref)
+            try:
+                os.unlink(path)
+                folders.add(os.path.dirname(path))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise from_os_error(error, "delete the ref", path) from error
+        for folder in sorted(folders):
+            try:
+                fsync_dir(folder)
+            except OSError as error:
+                raise from_os_error(error, "delete refs in", folder) from error
 
     def copies(self) -> dict[str, bytes]:
         """Give the old ids of the checkpoints of 0.3.6 that were copied, and the ids of their copies."""
@@ -180,8 +247,7 @@ class Refs:
         loose = self._read_loose(ref)
         if loose is not None:
             return loose
-        folder, _, name = ref.rpartition(b"/")
-        return self._packed(folder + b"/").get(name)
+        return self._packed_refs.refs().get(ref)
 
     def _under(self, prefix: bytes) -> dict[bytes, bytes]:
         loose = {name: self._read_loose(prefix + name) for name in self._loose_names(prefix)}
@@ -197,13 +263,8 @@ class Refs:
         return names
 
     def _packed(self, prefix: bytes) -> dict[bytes, bytes]:
-        data = read_if_there(os.path.join(self._git_dir, b"packed-refs")) or b""
-        found = {}
-        for line in data.splitlines():
-            oid, _, ref = line.partition(b" ")
-            if ref.startswith(prefix) and _ID.fullmatch(oid):
-                found[ref[len(prefix) :]] = oid
-        return found
+        packed = self._packed_refs.refs()
+        return {name[len(prefix) :]: oid for name, oid in packed.items() if name.startswith(prefix)}
 
     def _write(self, ref: bytes, commit: bytes) -> None:
         path = os.path.join(self._git_dir, ref)

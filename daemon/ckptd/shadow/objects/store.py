@@ -20,7 +20,7 @@ from ckptd.shadow.objects.pack import KIND_NUMBERS, PackWriter
 from ckptd.shadow.objects.packindex import PackIndex
 from ckptd.shadow.objects.stream import LARGE_BYTES, BrokenStreamError, StoredBlob, open_loose
 
-__all__ = ["ObjectSource", "ObjectStore"]
+__all__ = ["ObjectSource", "ObjectStore", "Suspects"]
 
 _KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
 _MAX_OPEN_PACKS: Final = 32
@@ -46,6 +46,16 @@ class ObjectSource(Protocol):
         ...
 
 
+class Suspects(set[bytes]):
+    """The ids of objects that turned out missing or bad, shared by all that read one repository."""
+
+    renewals = 0
+
+    def renew(self) -> None:
+        """Let everybody open the packs anew: what is remembered of them may no longer be on the disk."""
+        self.renewals += 1
+
+
 class ObjectStore:
     """The objects of one bare repository. Used by one thread at a time.
 
@@ -54,7 +64,7 @@ class ObjectStore:
     store: it is written like anything new.
     """
 
-    def __init__(self, git_dir: bytes, suspects: set[bytes] | None = None, others: ObjectSource | None = None) -> None:
+    def __init__(self, git_dir: bytes, suspects: "Suspects | None" = None, others: ObjectSource | None = None) -> None:
         self._others = others
         self._git_dir = git_dir
         self.pack_dir: Final = os.path.join(git_dir, b"objects", b"pack")
@@ -62,7 +72,8 @@ class ObjectStore:
         self._files: dict[bytes, int] = {}
         self._listed_ns = -1
         self._odb: pygit2.Odb | None = None
-        self.suspects: Final[set[bytes]] = set() if suspects is None else suspects
+        self.suspects: Final = Suspects() if suspects is None else suspects
+        self._renewals = self.suspects.renewals
 
     def writer(self) -> PackWriter:
         """Begin a pack for new objects."""
@@ -71,6 +82,11 @@ class ObjectStore:
 
     def refresh(self) -> None:
         """Look again which packs there are, if the directory may have changed."""
+        if self._renewals != self.suspects.renewals:
+            self._renewals = self.suspects.renewals
+            self._listed_ns = -1
+            for name in list(self._indexes):
+                self._drop(name)
         try:
             now_ns = time.time_ns()
             changed_ns = os.stat(self.pack_dir).st_mtime_ns
@@ -105,7 +121,7 @@ class ObjectStore:
     def __contains__(self, oid: bytes) -> bool:
         if oid in self.suspects:
             return self._is_sound(oid)
-        return any(index.find(oid) is not None for index in self._indexes.values()) or self._is_loose(oid)
+        return self.has_copy(oid)
 
     def _is_sound(self, oid: bytes) -> bool:
         """Look at a suspect again: what could not be read once may only have been out of reach for a moment."""
@@ -158,6 +174,14 @@ class ObjectStore:
         found = self._size_by_libgit2(oid)
         # What is found nowhere is looked for in packs that have come meanwhile, and told of as ever.
         return found if found is not None else len(self.read_own(oid, b"blob"))
+
+    def has_copy(self, oid: bytes) -> bool:
+        """Tell whether there is anything under an object's id, sound or not."""
+        return any(index.find(oid) is not None for index in self._indexes.values()) or self._is_loose(oid)
+
+    def is_readable(self, oid: bytes, kind: bytes) -> bool:
+        """Tell whether the store itself has an object of this kind, whole; nothing is counted as missing by it."""
+        return self._find(oid, kind) is not None
 
     def chunks(self, oid: bytes) -> Iterator[bytes]:
         """Give a blob's content piece by piece, wherever it is; errors as read_own() has them.

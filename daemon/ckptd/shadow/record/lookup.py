@@ -44,6 +44,10 @@ class Lookup:
     def load(self, checkpoint_id: str) -> Checkpoint:
         """Read a checkpoint by its full id; raises DomainError where its commit is missing or damaged."""
         found = self._cache.get(checkpoint_id)
+        if found is not None and bytes.fromhex(checkpoint_id) in self._objects.suspects:
+            # It was found damaged after it had been read: what is remembered must not vouch for it.
+            del self._cache[checkpoint_id]
+            found = None
         if found is None and self._legacy is not None and checkpoint_id in self._legacy.seqs():
             return self._legacy.load(checkpoint_id)
         if found is None:

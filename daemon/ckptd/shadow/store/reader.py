@@ -4,15 +4,18 @@ import base64
 import builtins
 
 from ckpt_protocol import checkpoint as wire
+from ckpt_protocol.store import VerifyParams
 from ckpt_protocol.structs import Change, CheckpointRecord, Chunk, LeftOut, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.refs import Refs
-from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.objects.store import ObjectStore, Suspects
 from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.scan.exclusion import Exclusion
+from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.catting import FileStream
+from ckptd.shadow.store.verifying import Verification
 from ckptd.shadow.trees.compare import Delta, change_kind, compare, visible
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK
@@ -41,7 +44,7 @@ class StoreReader:
     """Fulfils the core's Reader for one store folder, and what 0.3.6 has of the same worktree."""
 
     def __init__(
-        self, folder: bytes, suspects: set[bytes] | None = None, legacy: LegacyCheckpoints | None = None
+        self, folder: bytes, suspects: Suspects | None = None, legacy: LegacyCheckpoints | None = None
     ) -> None:
         self._legacy = legacy
         self._objects = ObjectStore(folder, suspects, legacy.objects if legacy is not None else None)
@@ -115,6 +118,10 @@ class StoreReader:
             mode="120000" if state.mode == LINK else "100755" if state.mode == EXECUTABLE else "100644",
             id=checkpoint_id,
         )
+
+    def verify(self, params: VerifyParams, caller: AskerLike) -> Verification:
+        """Begin to look for damage in the store."""
+        return Verification(self._folder, self._objects.suspects, params, Asker(caller))
 
     def close(self) -> None:
         """Let go of all files."""

@@ -1,0 +1,107 @@
+"""What the calls that look after a store return: plain frozen records whose paths are text."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from fabricatio_checkpoint.record import Wire, path_text
+
+__all__ = ["AffectedCheckpoint", "DamagedFile", "DamagedObject", "VerifyResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedCheckpoint:
+    """A checkpoint that needs what is lost: ``paths`` of it, or all of it where it is not ``readable``.
+
+    ``id`` is None where its ref cannot be read.
+    """
+
+    id: str | None
+    seq: int
+    readable: bool
+    paths: int
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(wire["id"], wire["seq"], wire.get("readable", True), wire.get("paths", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedObject:
+    """An object that is ``missing`` or damaged, the checkpoints (by number) that need it, and where it stands in them.
+
+    ``seqs`` and ``paths`` list the first of ``seq_count`` and ``path_count``.
+    """
+
+    id: str
+    kind: str
+    missing: bool
+    seqs: tuple[int, ...]
+    seq_count: int
+    paths: tuple[str, ...]
+    path_count: int
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(
+            id=wire["id"],
+            kind=wire["kind"],
+            missing=wire["missing"],
+            seqs=tuple(wire["seqs"]),
+            seq_count=wire["seq_count"],
+            paths=tuple(path_text(path) for path in wire["paths"]),
+            path_count=wire["path_count"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedFile:
+    """A file of the store that is not as it should be; ``path`` is relative to the store's folder."""
+
+    path: str
+    problem: str
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(path_text(wire["path"]), wire["problem"])
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """What a verification found. ``clean``: nothing is lost and nothing damaged.
+
+    ``affected`` has every checkpoint that has lost something, ``damaged`` lists the first of ``damaged_count`` objects,
+    ``files`` are damaged whether or not a checkpoint needs them; ``notes`` are no damage. ``objects`` are needed by
+    checkpoints; ``bytes`` were read.
+    """
+
+    clean: bool
+    read_data: bool
+    checkpoints: int
+    objects: int
+    packs: int
+    bytes: int
+    affected: tuple[AffectedCheckpoint, ...]
+    damaged: tuple[DamagedObject, ...]
+    damaged_count: int
+    files: tuple[DamagedFile, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(
+            clean=wire["clean"],
+            read_data=wire["read_data"],
+            checkpoints=wire["checkpoints"],
+            objects=wire["objects"],
+            packs=wire["packs"],
+            bytes=wire["bytes"],
+            affected=tuple(AffectedCheckpoint.from_wire(each) for each in wire["affected"]),
+            damaged=tuple(DamagedObject.from_wire(each) for each in wire["damaged"]),
+            damaged_count=wire["damaged_count"],
+            files=tuple(DamagedFile.from_wire(each) for each in wire["files"]),
+            notes=tuple(wire["notes"]),
+        )

@@ -1,0 +1,119 @@
+"""The file ``packed-refs``: many refs in one file, read once and rewritten in one go."""
+
+import os
+import re
+import time
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from ckptd.errors import from_os_error
+from ckptd.shadow.objects.durable import fsync_dir, read_if_there
+
+__all__ = ["PackedRefs"]
+
+_LINE: Final = re.compile(rb"([0-9a-f]{40}) (refs/[^ \n]+)")
+_PEELED: Final = re.compile(rb"\^[0-9a-f]{40}")
+_HEADER: Final = b"# pack-refs with:"
+_OURS: Final = b"# pack-refs with: peeled fully-peeled sorted \n"
+_SETTLED_NS: Final = 2_000_000_000
+
+_Stamp = tuple[int, int, int]
+
+
+class _Content(NamedTuple):
+    """``peeled`` are the lines that follow a ref of an annotated tag; ``bad`` counts lines that are none."""
+
+    refs: dict[bytes, bytes]
+    peeled: dict[bytes, bytes]
+    header: bytes
+    bad: int
+
+
+class PackedRefs:
+    """Reads and rewrites one store's file; ids are 40 hex digits."""
+
+    def __init__(self, git_dir: bytes) -> None:
+        self.path: Final = os.path.join(git_dir, b"packed-refs")
+        self._stamp: _Stamp | None = None
+        self._content = _parse(b"")
+
+    def refs(self) -> Mapping[bytes, bytes]:
+        """Give all packed refs by their full names; the file is read again only if it may have changed."""
+        return self._read().refs
+
+    def bad_lines(self) -> int:
+        """Count the lines that cannot be read."""
+        return self._read().bad
+
+    def rewrite(self, added: Mapping[bytes, bytes], removed: Collection[bytes] = ()) -> None:
+        """Put refs in and take refs out, durably and all at once.
+
+        Raises DomainError where the disk refuses, or where git is at work on the file; it is then as before.
+        """
+        before = _parse(read_if_there(self.path) or b"")
+        refs = {name: oid for name, oid in before.refs.items() if name not in removed} | dict(added)
+        lines = [before.header or _OURS]
+        for name, oid in sorted(refs.items()):
+            lines.append(oid + b" " + name + b"\n")
+            if name in before.peeled and name not in added:
+                lines.append(before.peeled[name] + b"\n")
+        self._replace(b"".join(lines))
+        self._stamp = None
+
+    def _replace(self, data: bytes) -> None:
+        lock = self.path + b".lock"
+        try:
+            # Git's own lock: it never rewrites the file while this exists, nor do we while it does.
+            fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with open(fd, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(lock, self.path)
+            except OSError:
+                os.unlink(lock)
+                raise
+            fsync_dir(os.path.dirname(self.path))
+        except OSError as error:
+            raise from_os_error(error, "write", self.path) from error
+
+    def _read(self) -> _Content:
+        now_ns = time.time_ns()
+        stamp = self._look()
+        if stamp is None or stamp != self._stamp:
+            self._content = _parse(read_if_there(self.path) or b"")
+            # What changed just now can change again within the same tick of its clock.
+            settled = stamp is not None and stamp[0] < now_ns - _SETTLED_NS
+            self._stamp = stamp if settled else None
+        return self._content
+
+    def _look(self) -> _Stamp | None:
+        try:
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise from_os_error(error, "read", self.path) from error
+        return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def _parse(data: bytes) -> _Content:
+    refs: dict[bytes, bytes] = {}
+    peeled: dict[bytes, bytes] = {}
+    header, last, bad = b"", b"", 0
+    for line in data.split(b"\n"):
+        match = _LINE.fullmatch(line)
+        if match is not None:
+            last = match[2]
+            refs[last] = match[1]
+        elif line.startswith(b"^"):
+            if last and _PEELED.fullmatch(line):
+                peeled[last] = line
+            else:
+                bad += 1
+        elif line.startswith(_HEADER):
+            header = line + b"\n"
+        elif line and not line.startswith(b"#"):
+            last, bad = b"", bad + 1
+    return _Content(refs, peeled, header, bad)

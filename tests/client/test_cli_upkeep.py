@@ -1,0 +1,84 @@
+"""``ckpt verify`` and its kin, against a daemon that answers what it is told."""
+
+import os
+
+import pytest
+
+from ckpt_protocol.address import socket_path
+from support.cli_answers import B64, ID, head
+from support.cli_daemon import CardboardDaemon
+from support.cli_run import in_process
+
+
+@pytest.fixture
+def daemon(short_dir, monkeypatch):
+    """Answers at the usual socket of a private runtime directory; the current directory is tracked."""
+    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+        (short_dir / name).mkdir(mode=0o700)
+        monkeypatch.setenv(name, str(short_dir / name))
+    (short_dir / "tree").mkdir()
+    monkeypatch.chdir(short_dir / "tree")
+    with CardboardDaemon(socket_path(os.environ), {"checkpoint.head": head()}) as cardboard:
+        yield cardboard
+
+
+@pytest.fixture
+def ckpt(daemon, capsysbinary):
+    return lambda *argv: in_process(capsysbinary, *argv)
+
+
+CLEAN = {
+    "clean": True,
+    "read_data": False,
+    "checkpoints": 3,
+    "objects": 12,
+    "packs": 1,
+    "bytes": 0,
+    "affected": [],
+    "damaged": [],
+    "damaged_count": 0,
+    "listed_most": 20,
+    "files": [],
+    "notes": ["ckpt/model: damaged"],
+}
+LOST = {
+    **CLEAN,
+    "clean": False,
+    "read_data": True,
+    "bytes": 2048,
+    "affected": [
+        {"id": ID, "seq": 3, "readable": True, "paths": 1},
+        {"id": None, "seq": 2, "readable": False, "paths": 0},
+    ],
+    "damaged": [
+        {"id": "ab" * 20, "kind": "blob", "missing": True, "seqs": [3], "seq_count": 1, "paths": [B64], "path_count": 1}
+    ],
+    "damaged_count": 1,
+    "files": [{"path": "objects/pack/pack-1.pack", "problem": "it is cut"}],
+}
+
+
+def test_a_clean_store(daemon, ckpt):
+    daemon.answers["store.verify"] = CLEAN
+    done = ckpt("verify")
+    assert (done.code, done.out) == (0, "clean: 3 checkpoints, 12 objects\n")
+    assert done.stderr == "ckpt: ckpt/model: damaged\n"
+    assert daemon.calls("store.verify")[0]["read_data"] is False
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_a_damaged_store(daemon, ckpt, json):
+    daemon.answers["store.verify"] = LOST
+    done = ckpt("verify", "--read-data", *(["--json"] if json else []))
+    assert done.code == 50
+    assert daemon.calls("store.verify")[0]["read_data"] is True
+    if json:
+        assert done.document == LOST
+        return
+    lines = done.out.splitlines()
+    assert lines[0] == "damaged: 3 checkpoints, 12 objects, 2.0 KiB read"
+    assert "  objects/pack/pack-1.pack: it is cut" in lines
+    assert "  checkpoint #3 1a2b3c4d5e: 1 path lost" in lines
+    assert "  checkpoint #2: cannot be read at all" in lines
+    assert "  blob ababababab is missing, needed by #3" in lines
+    assert '    "caf\\351"' in lines
