@@ -25,6 +25,7 @@ from support.worktrees import run_git, verify
 
 __all__ = ["Driver", "tree_id"]
 
+_RESTORES = ("reset", "rollback", "undo", "redo")
 _MANY_PACKS = 50
 """So many packs are merged by the save that makes the last of them."""
 
@@ -88,6 +89,7 @@ class Driver:
         self._known: dict[str, Known] = {}
         self._seqs: dict[int, str] = {}
         self._edits = 0
+        self._open_before: str | None = None
         self.stage = "start"
         self.kills: Counter[str] = Counter()
         self.tally: Counter[str] = Counter()
@@ -101,6 +103,7 @@ class Driver:
         self.stage = f"{verb} killed at {step} ({nth})"
         operation = self._prepare(verb)
         before = look(bytes(self._mortal.ws))
+        self._open_before = self._interrupted() if verb in _RESTORES else None
         self._mortal.arm(step, nth)
         try:
             answer = self._send(operation)
@@ -395,8 +398,8 @@ class Driver:
         """A restore that had begun is reported with its own safety checkpoint, which holds what was there."""
         if operation.method == "checkpoint.save":
             return False
-        safety = self._mortal.call("worktree.status")["interrupted"]
-        if safety is None:
+        safety = self._interrupted()
+        if safety is None or safety == self._open_before:
             return False
         record = next(one for one in listed if one["id"] == safety)
         assert record["kind"] == "safety"
@@ -404,6 +407,10 @@ class Driver:
         assert tree == tree_id(before), "the safety checkpoint is not what was there before the restore"
         self.tally["interrupted"] += 1
         return True
+
+    def _interrupted(self) -> str | None:
+        safety = self._mortal.call("worktree.status")["interrupted"]
+        return None if safety is None else str(safety)
 
     def _retry(self, operation: Operation, before: World, edited: World, listed: list[dict[str, Any]]) -> None:
         del before
