@@ -395,3 +395,127 @@ async def test_crash_while_waiting_for_the_restore_lock_withdraws(caplog):
         await actor.ended()
         locks.release(held)
         assert locks.acquire(PATH).granted.done()
+
+
+def as_caller(actor, job, caller, **options):
+    return asyncio.ensure_future(actor.write(CREATE, job, caller, **options))
+
+
+async def test_a_queued_request_that_is_called_off_is_answered_at_once_and_never_begun():
+    catalog, begun = MemoryCatalog(SlowStore), []
+    async with living(catalog) as actor:
+        saving = write(actor, save)
+        gate = catalog.keep(DIR, PATH).gate
+        await eventually(gate.reached.is_set)
+        callers = [Caller("test"), Caller("test")]
+        queued = [as_caller(actor, lambda _writer, n=n: begun.append(n), caller) for n, caller in enumerate(callers)]
+        await eventually(lambda: len(actor.state.queue) == 2)
+        callers[0].call_off()
+        callers[0].call_off()
+        assert await kind_of(queued[0]) == "cancelled"
+        assert not saving.done()
+        gate.open()
+        await asyncio.gather(saving, queued[1])
+    assert begun == [1]
+
+
+async def test_a_running_operation_is_told_and_its_own_end_is_the_answer():
+    catalog, gate = MemoryCatalog(), Gate()
+    caller = Caller("test")
+
+    def job(_writer):
+        gate.wait()
+        return caller.cancelled.is_set()
+
+    async with living(catalog) as actor:
+        running = as_caller(actor, job, caller)
+        await eventually(gate.reached.is_set)
+        caller.call_off()
+        await eventually(lambda: not actor._mailbox.qsize())
+        assert not running.done()
+        gate.open()
+        assert await running is True
+
+
+async def test_a_read_that_is_called_off_is_answered_while_its_thread_goes_on():
+    catalog, gate = MemoryCatalog(), Gate()
+    callers = [Caller("test"), Caller("test")]
+    begun = []
+
+    def reading(number):
+        def job(_reader):
+            begun.append(number)
+            gate.wait()
+
+        return job
+
+    async with living(catalog) as actor:
+        await write(actor, save)
+        reads = [asyncio.ensure_future(actor.read(PLAIN, reading(n), caller)) for n, caller in enumerate(callers)]
+        await eventually(gate.reached.is_set)
+        for caller in callers:
+            caller.call_off()
+        assert [await kind_of(read) for read in reads] == ["cancelled", "cancelled"]
+        assert actor.state.reads == actor.state.unheard
+        gate.open()
+        await eventually(lambda: not actor.state.reads)
+    assert begun == [0]
+
+
+async def test_who_is_called_off_before_asking_asks_nothing():
+    caller = Caller("test")
+    caller.call_off("deadline_exceeded")
+    async with living(MemoryCatalog()) as actor:
+        assert await kind_of(as_caller(actor, save, caller)) == "cancelled"
+        assert await kind_of(actor.read(PLAIN, head, caller)) == "cancelled"
+        assert (caller.why, actor.transitions) == ("deadline_exceeded", actor.transitions)
+        assert not actor.transitions
+
+
+async def test_a_request_that_is_called_off_while_the_store_opens_leaves_an_open_store():
+    catalog = HangingOpenCatalog()
+    caller = Caller("test")
+    async with living(catalog) as actor:
+        first = as_caller(actor, save, caller)
+        await eventually(catalog.gate.reached.is_set)
+        caller.call_off()
+        assert await kind_of(first) == "cancelled"
+        second = write(actor, save)
+        catalog.gate.open()
+        assert (await second).seq == 1
+    assert len(catalog.opened) == 1
+
+
+async def test_a_restore_that_waits_for_another_one_can_be_called_off():
+    locks, gate = RestoreLocks(), Gate()
+    ticket = locks.acquire(PATH)
+    caller = Caller("test")
+    async with living(MemoryCatalog(), locks=locks) as actor:
+        waiting = as_caller(actor, save, caller, exclusive=True)
+        await eventually(lambda: actor.state.phase is Phase.BUSY)
+        caller.call_off()
+        assert await kind_of(waiting) == "cancelled"
+        assert not gate.reached.is_set()
+        locks.release(ticket)
+        assert (await write(actor, save, exclusive=True)).seq == 1
+
+
+async def test_a_flood_of_one_owner_does_not_hold_up_another():
+    catalog, order = MemoryCatalog(), []
+    gate = Gate()
+
+    def job(number):
+        def work(_writer):
+            gate.wait()
+            order.append(number)
+
+        return work
+
+    async with living(catalog) as actor:
+        flood = [as_caller(actor, job(n), Caller("test", owner="a")) for n in range(20)]
+        await eventually(gate.reached.is_set)
+        other = as_caller(actor, job("b"), Caller("test", owner="b"))
+        await eventually(lambda: len(actor.state.queue) == 20)
+        gate.open()
+        await asyncio.gather(*flood, other)
+    assert order == [0, "b", *range(1, 20)]

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ckptd.core.effect import ArmTimer, CloseStore, DisarmTimer, OpenStore, Outcome, Reply, StartOp, StartRead
+from ckptd.core.effect import ArmTimer, CallOff, CloseStore, DisarmTimer, OpenStore, Outcome, Reply, StartOp, StartRead
 from ckptd.core.event import (
     AUTOSAVE,
+    Cancel,
     EditsSeen,
     Halt,
     IdleElapsed,
@@ -23,7 +24,7 @@ from ckptd.core.event import (
     Stop,
     WatchLost,
 )
-from ckptd.core.machine import HALTING, Edits, Limits, Phase, Running, State, advance, check
+from ckptd.core.machine import HALTING, Edits, Limits, Opening, Phase, Running, State, advance, check
 from support.effort import examples
 
 pytestmark = pytest.mark.core
@@ -40,7 +41,9 @@ def read(number, terms="plain"):
 
 
 START = State(limits=LIMITS)
-OPENING = replace(START, queue=(write(1), read(2), write(3)))
+FIRST = Opening("plain")
+OPENING = replace(START, opening=FIRST, queue=(write(1), read(2), write(3)))
+DESERTED = replace(START, opening=FIRST)
 IDLE = replace(START, phase=Phase.IDLE)
 DIRTY = replace(START, phase=Phase.DIRTY, edits=Edits(10.0, 11.0), deadline=13.0)
 BUSY = replace(START, phase=Phase.BUSY, running=Running(1, None))
@@ -52,13 +55,13 @@ CLOSING = replace(START, phase=Phase.CLOSING, running=Running(1, None))
 CLOSED = replace(START, phase=Phase.CLOSED)
 READING = replace(IDLE, reads=frozenset({7}))
 
-ENDED, STOPPING = Outcome.ENDED, Outcome.STOPPING
+ENDED, STOPPING, CANCELLED = Outcome.ENDED, Outcome.STOPPING, Outcome.CANCELLED
 
 # Per row: state, event, the phase after it, the effects.
 TABLE = [
     (START, write(1), Phase.OPENING, [OpenStore(1)]),
     (OPENING, Opened(), Phase.BUSY, [StartRead(2), StartOp(1)]),
-    (replace(START, queue=(read(1),)), Opened(), Phase.IDLE, [StartRead(1)]),
+    (replace(START, opening=FIRST, queue=(read(1),)), Opened(), Phase.IDLE, [StartRead(1)]),
     (
         OPENING,
         OpenFailed(),
@@ -71,6 +74,26 @@ TABLE = [
     (OPENING, WatchLost(1.0), Phase.OPENING, []),
     (OPENING, QuietElapsed(), Phase.OPENING, []),
     (OPENING, IdleElapsed(), Phase.OPENING, []),
+    (OPENING, Cancel(1), Phase.OPENING, [Reply(1, CANCELLED)]),
+    (OPENING, Cancel(2), Phase.OPENING, [Reply(2, CANCELLED)]),
+    (OPENING, Cancel(9), Phase.OPENING, []),
+    (DESERTED, Opened(), Phase.IDLE, []),
+    (DESERTED, OpenFailed(), Phase.CLOSED, [CloseStore()]),
+    (DESERTED, write(2, "create"), Phase.OPENING, []),
+    (DESERTED, Stop(), Phase.CLOSED, [CloseStore()]),
+    (START, Cancel(1), Phase.OPENING, []),
+    (IDLE, Cancel(1), Phase.IDLE, []),
+    (BUSY, Cancel(1), Phase.BUSY, [CallOff(1)]),
+    (QUEUED, Cancel(2), Phase.BUSY, [Reply(2, CANCELLED)]),
+    (QUEUED, Cancel(9), Phase.BUSY, []),
+    (AUTOSAVING, Cancel(1), Phase.BUSY, []),
+    (READING, Cancel(7), Phase.IDLE, [Reply(7, CANCELLED)]),
+    (replace(READING, unheard=frozenset({7})), Cancel(7), Phase.IDLE, []),
+    (replace(READING, unheard=frozenset({7})), OpDone(7), Phase.IDLE, []),
+    (replace(READING, unheard=frozenset({7})), OpFailed(7, "store_damaged", 1.0), Phase.HALTED, []),
+    (replace(READING, unheard=frozenset({7})), Stop(), Phase.CLOSING, []),
+    (CLOSING, Cancel(1), Phase.CLOSING, [CallOff(1)]),
+    (CLOSED, Cancel(1), Phase.CLOSED, []),
     (OPENING, Stop(), Phase.CLOSED, [Reply(1, STOPPING), Reply(2, STOPPING), Reply(3, STOPPING), CloseStore()]),
     (IDLE, write(1), Phase.BUSY, [StartOp(1)]),
     (IDLE, read(1), Phase.IDLE, [StartRead(1)]),
@@ -161,11 +184,58 @@ def test_full_mailbox_refuses_at_once_and_takes_nothing():
 
 
 def test_failed_opening_answers_its_own_terms_and_tries_the_next():
-    state = replace(START, queue=(write(1, "plain"), write(2, "create"), read(3, "plain"), write(4, "create")))
+    state = replace(
+        START, opening=FIRST, queue=(write(1, "plain"), write(2, "create"), read(3, "plain"), write(4, "create"))
+    )
     after, effects = advance(state, OpenFailed())
     assert effects == (Reply(1, Outcome.NOT_OPENED), Reply(3, Outcome.NOT_OPENED), OpenStore(2))
     assert [request.id for request in after.queue] == [2, 4]
     assert advance(after, Opened())[1] == (StartOp(2),)
+
+
+def test_who_asked_for_the_opening_may_leave_and_others_are_answered_by_their_own_terms():
+    state = replace(START, opening=FIRST, queue=(write(1, "plain"), write(2, "create")))
+    left, _ = advance(state, Cancel(1))
+    after, effects = advance(left, OpenFailed())
+    assert (effects, after.opening) == ((OpenStore(2),), Opening("create"))
+    assert advance(left, Opened())[1] == (StartOp(2),)
+
+
+def owned(number, owner):
+    return Request(number, Kind.WRITE, "plain", owner)
+
+
+def served(requests):
+    """The order in which requests run that come while another one runs."""
+    state, _ = advance(replace(IDLE, limits=Limits(mailbox=100)), requests[0])
+    for request in requests[1:]:
+        state, _ = advance(state, request)
+    order = [requests[0].id]
+    while state.running:
+        state, effects = advance(state, OpDone(state.running.id))
+        check(state)
+        order += [effect.id for effect in effects if isinstance(effect, StartOp)]
+    return order
+
+
+def test_owners_take_turns_and_each_keeps_its_order():
+    flood = [owned(number, "a") for number in range(1, 7)]
+    assert served(flood) == [1, 2, 3, 4, 5, 6]
+    assert served([*flood, owned(7, "b"), owned(8, "b"), owned(9, "c")]) == [1, 7, 9, 2, 8, 3, 4, 5, 6]
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12))
+def test_nobody_is_passed_over_twice_by_the_same(owners):
+    requests = [owned(number, owner) for number, owner in enumerate(owners, 1)]
+    order = [requests[number - 1] for number in served(requests)]
+    assert sorted(request.id for request in order) == [request.id for request in requests]
+    for owner in "abc":
+        own = [request.id for request in order if request.owner == owner]
+        assert own == sorted(own)
+    for place, request in enumerate(order[1:], 1):
+        waited_since = max((at for at in range(place) if order[at].owner == request.owner), default=0)
+        between = [one.owner for one in order[waited_since + 1 : place]]
+        assert len(between) == len(set(between))
 
 
 def test_edits_before_anything_but_a_save_are_kept():
@@ -221,6 +291,9 @@ def test_end_of_an_operation_that_does_not_run_is_a_bug(state):
         replace(IDLE, deadline=1.0),
         replace(DIRTY, deadline=None),
         replace(BUSY, reads=frozenset({1})),
+        replace(READING, unheard=frozenset({8})),
+        replace(START, queue=(write(1),)),
+        replace(IDLE, opening=FIRST),
         replace(CLOSED, reads=frozenset({1})),
         replace(HALTED, halted=None),
         replace(IDLE, halted="x"),
@@ -247,6 +320,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.running: list[int] = []
         self.reads: set[int] = set()
         self.closes = 0
+        self.unheard: set[int] = set()
 
     def feed(self, event):
         self.now += 0.5
@@ -269,9 +343,13 @@ class AnyOrder(RuleBasedStateMachine):
                 self.running.append(number)
             case StartRead(number):
                 self.reads.add(number)
-            case Reply(number):
+            case CallOff(number):
+                assert self.running == [number]
+            case Reply(number, outcome):
                 assert number not in self.running
-                assert number not in self.reads
+                if outcome is Outcome.CANCELLED and number in self.reads:
+                    self.unheard.add(number)
+                assert number not in self.reads - self.unheard
                 self.replies[number] = self.replies.get(number, 0) + 1
             case ArmTimer(deadline):
                 assert deadline > self.now - 40.0
@@ -283,10 +361,23 @@ class AnyOrder(RuleBasedStateMachine):
                 assert not self.reads
                 self.closes += 1
 
-    @rule(kind=st.sampled_from(Kind), terms=st.sampled_from(["plain", "create", "force"]))
-    def request(self, kind, terms):
+    @rule(
+        kind=st.sampled_from(Kind),
+        terms=st.sampled_from(["plain", "create", "force"]),
+        owner=st.sampled_from(["a", "b"]),
+    )
+    def request(self, kind, terms, owner):
         self.requests += 1
-        self.feed(Request(self.requests, kind, terms))
+        self.feed(Request(self.requests, kind, terms, owner))
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data())
+    def cancel(self, data):
+        number = data.draw(st.integers(1, self.requests + 1))
+        answered, running = self.replies.get(number, 0), number in self.running
+        self.feed(Cancel(number))
+        known = number <= self.requests and not answered and not running
+        assert self.replies.get(number, 0) == answered + known
 
     @precondition(lambda self: self.opening)
     @rule(well=st.booleans())
@@ -342,7 +433,9 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.running == ([self.state.running.id] if self.state.running else [])
         assert self.reads == self.state.reads
         assert bool(self.closes) == (self.state.phase is Phase.CLOSED)
-        waiting = {request.id for request in self.state.queue} | {*self.running, *self.reads} - {AUTOSAVE}
+        assert self.unheard & self.reads == self.state.unheard
+        heard = self.reads - self.unheard
+        waiting = {request.id for request in self.state.queue} | {*self.running, *heard} - {AUTOSAVE}
         answered = set(self.replies)
         assert waiting.isdisjoint(answered)
         assert waiting | answered == set(range(1, self.requests + 1))

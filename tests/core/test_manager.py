@@ -94,6 +94,29 @@ async def test_what_happens_is_published_after_it_is_true():
     assert (second.kind, second.worktree, second.data) == ("store.pruned", to_wire(A), {"checkpoints": 1})
 
 
+async def test_a_request_that_waits_for_the_data_lock_can_be_called_off_and_the_lock_is_taken_all_the_same():
+    gate, taken, caller = Gate(), [], Caller("test")
+
+    def slow(checkpoint_dir, _make):
+        gate.wait()
+        taken.append(checkpoint_dir)
+        return True
+
+    async with running(MemoryCatalog(), slow) as manager:
+        asked = [
+            asyncio.ensure_future(manager.write(DIR, place(A), save, caller, create=True)),
+            asyncio.ensure_future(manager.read(DIR, place(A), head, caller)),
+            asyncio.ensure_future(manager.list(DIR, caller)),
+        ]
+        await eventually(gate.reached.is_set)
+        caller.call_off()
+        assert [await kind_of(one) for one in asked] == ["cancelled"] * 3
+        assert manager.stores() == []
+        gate.open()
+        await write(manager)
+    assert taken == [DIR] * 4
+
+
 async def test_the_same_path_in_two_checkpoint_directories_is_two_stores():
     catalog = MemoryCatalog()
     async with running(catalog) as manager:

@@ -17,8 +17,10 @@ from ckpt_protocol.structs import Worktree, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckptd.core.announcement import announcements
 from ckptd.core.bus import Bus
+from ckptd.core.caller import Caller
 from ckptd.core.effect import (
     ArmTimer,
+    CallOff,
     CloseStore,
     DisarmTimer,
     Effect,
@@ -28,9 +30,9 @@ from ckptd.core.effect import (
     StartOp,
     StartRead,
 )
-from ckptd.core.event import AUTOSAVE, Event, Kind, OpDone, Opened, OpenFailed, OpFailed, QuietElapsed, Request
+from ckptd.core.event import AUTOSAVE, Cancel, Event, Kind, OpDone, Opened, OpenFailed, OpFailed, QuietElapsed, Request
 from ckptd.core.machine import DEFAULT_LIMITS, LEAVING, RESTING, Limits, Phase, State, advance
-from ckptd.core.ports import Caller, Catalog, OpenedStore, Reader, Writer
+from ckptd.core.ports import Catalog, OpenedStore, Reader, Writer
 from ckptd.core.restore_lock import RestoreLocks, Ticket
 from ckptd.core.worker import Worker
 from ckptd.errors import DomainError
@@ -79,6 +81,7 @@ class _Pending:
 
     terms: Terms
     work: Callable[[OpenedStore], object]
+    caller: Caller
     exclusive: bool = False
     waiter: asyncio.Future[object] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     ended: asyncio.Future[object] | None = None
@@ -165,28 +168,36 @@ class Actor:
         """
 
         def work(store: OpenedStore) -> R:
-            if caller.cancelled.is_set():
-                raise DomainError("cancelled", "the request was called off before its turn came")
+            caller.check()
             store.writer.check_place(terms.place)
             return job(store.writer)
 
-        _, waiter = self._ask(Kind.WRITE, _Pending(terms, work, exclusive))
-        return cast("R", await waiter)
+        _, answer = await self._ask(Kind.WRITE, _Pending(terms, work, caller, exclusive))
+        return cast("R", answer)
 
-    async def read(self, terms: Terms, job: Callable[[Reader], R]) -> R:
-        """Run a job on the reader's thread, beside what the writer does; raises what write() raises."""
-        _, waiter = self._ask(Kind.READ, _Pending(terms, lambda store: job(store.reader)))
-        return cast("R", await waiter)
+    async def read(self, terms: Terms, job: Callable[[Reader], R], caller: Caller | None = None) -> R:
+        """Run a job on the reader's thread, beside what the writer does; raises what write() raises.
 
-    async def open(self, terms: Terms) -> tuple[bytes, bool]:
+        One that is called off is answered at once; what its thread does is of no consequence then.
+        """
+        asking = caller or Caller("ckptd")
+
+        def work(store: OpenedStore) -> R:
+            asking.check()
+            return job(store.reader)
+
+        _, answer = await self._ask(Kind.READ, _Pending(terms, work, asking))
+        return cast("R", answer)
+
+    async def open(self, terms: Terms, caller: Caller | None = None) -> tuple[bytes, bool]:
         """Open the store if it is not; give its folder, and whether it was made for this very request."""
 
         def work(store: OpenedStore) -> OpenedStore:
             store.writer.check_place(terms.place)
             return store
 
-        request, waiter = self._ask(Kind.WRITE, _Pending(terms, work))
-        store = cast("OpenedStore", await waiter)
+        request, answer = await self._ask(Kind.WRITE, _Pending(terms, work, caller or Caller("ckptd")))
+        store = cast("OpenedStore", answer)
         return store.folder, store.created and self._opened_by == request
 
     def post(self, event: Event) -> None:
@@ -218,13 +229,17 @@ class Actor:
                 await self._close_store()
             self._ended.set()
 
-    def _ask(self, kind: Kind, pending: _Pending) -> tuple[int, asyncio.Future[object]]:
+    async def _ask(self, kind: Kind, pending: _Pending) -> tuple[int, object]:
+        """Give the request's number and its answer."""
         if self._over:
             raise ActorClosedError("the actor has ended")
+        pending.caller.check()
         self._last_id += 1
-        self._pending[self._last_id] = pending
-        self.post(Request(self._last_id, kind, pending.terms))
-        return self._last_id, pending.waiter
+        request = self._last_id
+        self._pending[request] = pending
+        self.post(Request(request, kind, pending.terms, pending.caller.owner))
+        with pending.caller.listening(lambda: self.post(Cancel(request))):
+            return request, await pending.waiter
 
     def _step(self, event: Event) -> None:
         before = self._state.phase
@@ -244,6 +259,8 @@ class Actor:
                 self._start_op(request)
             case StartRead(request):
                 self._submit(self._reads, request, self._pending[request].work)
+            case CallOff(request):
+                self._call_off(request)
             case Reply(request, outcome):
                 self._reply(request, outcome)
             case ArmTimer(deadline):
@@ -282,6 +299,17 @@ class Actor:
         # By the job's own future: the lock is given back even where the actor has broken meanwhile.
         ended.add_done_callback(lambda _ended: self._locks.release(ticket))
 
+    def _call_off(self, request: int) -> None:
+        """End an operation that waits for other restores; one in its thread sees by itself that it is called off."""
+        ticket = self._ticket
+        if ticket is None or ticket.granted.done():
+            return
+        ended: asyncio.Future[object] = self._loop.create_future()
+        ended.set_exception(_called_off())
+        ended.add_done_callback(partial(self._op_ended, request))
+        self._pending[request].ended = ended
+        self._locks.release(ticket)
+
     def _submit(self, worker: Worker, request: int, work: Callable[[OpenedStore], object]) -> asyncio.Future[object]:
         ended = worker.submit(partial(work, self._open_or_fail()))
         if request != AUTOSAVE:
@@ -297,6 +325,8 @@ class Actor:
                 self._bus.publish(told, self._checkpoint_dir, self.path, **data)
             return
         kind = error.kind if isinstance(error, DomainError) else "internal"
+        if kind == "restore_incomplete":
+            self._bus.publish("restore.interrupted", self._checkpoint_dir, self.path, reason=str(error))
         if request == AUTOSAVE:
             logger.warning("autosave of %s failed: %s", to_text(self.path), error)
             self._bus.publish("autosave.failed", self._checkpoint_dir, self.path, reason=kind)
@@ -318,6 +348,8 @@ class Actor:
                 _pass_on(self._opening, pending.waiter)
             case Outcome.BUSY:
                 _refuse(pending.waiter, self._busy())
+            case Outcome.CANCELLED:
+                _refuse(pending.waiter, _called_off())
             case Outcome.STOPPING:
                 _refuse(pending.waiter, ActorClosedError("the actor ends"))
 
@@ -368,6 +400,10 @@ class Actor:
                 logger.error("the store of %s did not close cleanly", to_text(self.path), exc_info=error)
         await self._reads.close()
         await self._writes.close()
+
+
+def _called_off() -> DomainError:
+    return DomainError("cancelled", "the request was called off; nothing was done")
 
 
 def _identity(folder: bytes) -> tuple[int, int] | None:

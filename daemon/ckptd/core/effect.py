@@ -5,6 +5,7 @@ from enum import Enum
 
 __all__ = [
     "ArmTimer",
+    "CallOff",
     "CloseStore",
     "DisarmTimer",
     "Effect",
@@ -22,6 +23,7 @@ class Outcome(Enum):
     ENDED = "the job's own result or error"
     NOT_OPENED = "the error that opening the store gave"
     BUSY = "too many requests are waiting"
+    CANCELLED = "it was called off"
     STOPPING = "the actor ends; a new one can be asked"
 
 
@@ -42,6 +44,13 @@ class StartOp:
 @dataclass(frozen=True, slots=True)
 class StartRead:
     """Run this request on the reader's thread."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallOff:
+    """End the operation that runs if it has not really begun yet; else it is asked to end by itself."""
 
     id: int
 
@@ -71,4 +80,4 @@ class CloseStore:
     """Close the store if it is open; nothing comes after it."""
 
 
-Effect = OpenStore | StartOp | StartRead | Reply | ArmTimer | DisarmTimer | CloseStore
+Effect = OpenStore | StartOp | StartRead | CallOff | Reply | ArmTimer | DisarmTimer | CloseStore

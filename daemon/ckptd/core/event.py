@@ -7,6 +7,7 @@ from typing import Final
 
 __all__ = [
     "AUTOSAVE",
+    "Cancel",
     "EditsSeen",
     "Event",
     "Halt",
@@ -35,11 +36,22 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Somebody asks for something. ``terms`` is all that opening a store for this request depends on."""
+    """Somebody asks for something. ``terms`` is all that opening a store for this request depends on.
+
+    Requests of several owners take turns.
+    """
 
     id: int
     kind: Kind
     terms: Hashable = None
+    owner: Hashable = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Nobody wants this request any more. One that has ended, or is not known, is nothing to cancel."""
+
+    id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +118,16 @@ class Stop:
 
 
 Event = (
-    Request | Opened | OpenFailed | OpDone | OpFailed | EditsSeen | WatchLost | QuietElapsed | Halt | IdleElapsed | Stop
+    Request
+    | Cancel
+    | Opened
+    | OpenFailed
+    | OpDone
+    | OpFailed
+    | EditsSeen
+    | WatchLost
+    | QuietElapsed
+    | Halt
+    | IdleElapsed
+    | Stop
 )

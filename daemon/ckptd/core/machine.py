@@ -1,11 +1,13 @@
 """The life of a worktree's actor as a pure function: (state, event) gives (state, effects)."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
 from ckptd.core.effect import (
     ArmTimer,
+    CallOff,
     CloseStore,
     DisarmTimer,
     Effect,
@@ -17,6 +19,7 @@ from ckptd.core.effect import (
 )
 from ckptd.core.event import (
     AUTOSAVE,
+    Cancel,
     EditsSeen,
     Event,
     Halt,
@@ -31,6 +34,7 @@ from ckptd.core.event import (
     Stop,
     WatchLost,
 )
+from ckptd.core.turns import Turns, next_of
 
 __all__ = [
     "DEFAULT_LIMITS",
@@ -90,6 +94,12 @@ class Edits(NamedTuple):
     last: float
 
 
+class Opening(NamedTuple):
+    """An attempt to open the store, on these terms."""
+
+    terms: Hashable
+
+
 class Running(NamedTuple):
     """The operation that runs.
 
@@ -106,15 +116,19 @@ class Running(NamedTuple):
 class State:
     """All that decides what happens next.
 
-    While OPENING, the store is being opened on the terms of the first request in ``queue``. ``reads`` are the
-    reads that were handed to the reader's thread. ``failures`` counts the autosaves that failed in a row.
+    ``opening`` is None until the first request has come. ``reads`` are the reads that were handed to the reader's
+    thread, ``unheard`` those of them that were called off and answered. ``turns`` says whose request comes next.
+    ``failures`` counts the autosaves that failed in a row.
     """
 
     limits: Limits = DEFAULT_LIMITS
     phase: Phase = Phase.OPENING
+    opening: Opening | None = None
     queue: tuple[Request, ...] = ()
+    turns: Turns = ()
     running: Running | None = None
     reads: frozenset[int] = frozenset()
+    unheard: frozenset[int] = frozenset()
     edits: Edits | None = None
     deadline: float | None = None
     halted: str | None = None
@@ -133,6 +147,8 @@ def advance(state: State, event: Event) -> Step:
     match event:
         case Request():
             return _on_request(state, event)
+        case Cancel(request):
+            return _on_cancel(state, request)
         case Opened():
             return _on_opened(state)
         case OpenFailed():
@@ -160,14 +176,27 @@ def _on_request(state: State, event: Request) -> Step:
     if state.phase in LEAVING:
         return state, (Reply(event.id, Outcome.STOPPING),)
     if state.phase in RESTING and event.kind is Kind.WRITE:
-        return _start(state, event.id)
+        return _start(replace(state, turns=(event.owner,)), event.id)
     beside = event.kind is Kind.READ and state.phase is not Phase.OPENING
     if len(state.reads if beside else state.queue) >= state.limits.mailbox:
         return state, (Reply(event.id, Outcome.BUSY),)
     if beside:
         return replace(state, reads=state.reads | {event.id}), (StartRead(event.id),)
-    opens = state.phase is Phase.OPENING and not state.queue
-    return replace(state, queue=(*state.queue, event)), (OpenStore(event.id),) if opens else ()
+    queued = replace(state, queue=(*state.queue, event))
+    if state.phase is not Phase.OPENING or state.opening is not None:
+        return queued, ()
+    return replace(queued, opening=Opening(event.terms)), (OpenStore(event.id),)
+
+
+def _on_cancel(state: State, request: int) -> Step:
+    if state.running is not None and state.running.id == request:
+        return state, (CallOff(request),)
+    if request in state.reads - state.unheard:
+        return replace(state, unheard=state.unheard | {request}), (Reply(request, Outcome.CANCELLED),)
+    left = tuple(waiting for waiting in state.queue if waiting.id != request)
+    if len(left) == len(state.queue):
+        return state, ()
+    return replace(state, queue=left), (Reply(request, Outcome.CANCELLED),)
 
 
 def _on_opened(state: State) -> Step:
@@ -176,19 +205,20 @@ def _on_opened(state: State) -> Step:
     reads = [request.id for request in state.queue if request.kind is Kind.READ]
     writes = tuple(request for request in state.queue if request.kind is Kind.WRITE)
     started = tuple(StartRead(request) for request in reads)
-    return _settle(replace(state, queue=writes, reads=frozenset(reads)), started)
+    return _settle(replace(state, opening=None, queue=writes, reads=frozenset(reads)), started)
 
 
 def _on_open_failed(state: State) -> Step:
     """Answer whoever asked on the same terms; others may ask for more, or see the worktree rightly."""
-    if state.phase in LEAVING:
+    if state.phase in LEAVING or state.opening is None:
         return state, ()
-    tried = state.queue[0].terms
+    tried = state.opening.terms
     replies = tuple(Reply(request.id, Outcome.NOT_OPENED) for request in state.queue if request.terms == tried)
-    left = replace(state, queue=tuple(request for request in state.queue if request.terms != tried))
-    if left.queue:
-        return left, (*replies, OpenStore(left.queue[0].id))
-    return _leave(left, replies)
+    left = tuple(request for request in state.queue if request.terms != tried)
+    if not left:
+        return _leave(replace(state, opening=None, queue=()), replies)
+    again = replace(state, opening=Opening(left[0].terms), queue=left)
+    return again, (*replies, OpenStore(left[0].id))
 
 
 def _on_done(state: State, event: OpDone) -> Step:
@@ -239,7 +269,7 @@ def _on_stop(state: State) -> Step:
     if state.phase in LEAVING:
         return state, ()
     replies = tuple(Reply(request.id, Outcome.STOPPING) for request in state.queue)
-    return _leave(replace(state, queue=(), deadline=None), _disarm(state) + replies)
+    return _leave(replace(state, opening=None, queue=(), deadline=None), _disarm(state) + replies)
 
 
 def _start(state: State, request: int) -> Step:
@@ -255,7 +285,8 @@ def _settle(state: State, effects: Effects) -> Step:
         return _leave(free, effects)
     if not state.queue:
         return _rest(free, effects)
-    busy, more = _start(replace(free, queue=state.queue[1:]), state.queue[0].id)
+    chosen, others, turns = next_of(state.queue, state.turns)
+    busy, more = _start(replace(free, queue=others, turns=turns), chosen.id)
     return busy, effects + more
 
 
@@ -275,8 +306,9 @@ def _leave(state: State, effects: Effects) -> Step:
 
 
 def _read_ended(state: State, request: int) -> Step:
-    less = replace(state, reads=state.reads - {request})
-    return _leave(less, _reply(request)) if state.phase is Phase.CLOSING else (less, _reply(request))
+    replies = () if request in state.unheard else _reply(request)
+    less = replace(state, reads=state.reads - {request}, unheard=state.unheard - {request})
+    return _leave(less, replies) if state.phase is Phase.CLOSING else (less, replies)
 
 
 def _running(state: State, request: int) -> Running:
@@ -311,6 +343,11 @@ def check(state: State) -> None:
     rules = {
         "an operation runs while BUSY, and maybe while CLOSING": (state.running is not None) == (phase is Phase.BUSY)
         or phase is Phase.CLOSING,
+        "the store is being opened while OPENING, if anybody waits for it": phase is not Phase.OPENING
+        or state.opening is not None
+        or not state.queue,
+        "an attempt to open it ends with OPENING": state.opening is None or phase is Phase.OPENING,
+        "only reads that run are unheard": state.unheard <= state.reads,
         "requests wait only while OPENING or BUSY": not state.queue or phase in (Phase.OPENING, Phase.BUSY),
         "the mailbox keeps its limit": max(len(state.queue), len(state.reads)) <= state.limits.mailbox,
         "the timer is armed exactly in DIRTY": (state.deadline is not None) == (phase is Phase.DIRTY),

@@ -16,10 +16,11 @@ from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ForgetResult, ListResult, OpenResult
 from ckptd.core.actor import Actor, ActorClosedError, Terms
 from ckptd.core.bus import Bus
+from ckptd.core.caller import Caller, unless_called_off
 from ckptd.core.desk import Claim, Desk
 from ckptd.core.event import IdleElapsed, Stop
 from ckptd.core.machine import Limits, Phase
-from ckptd.core.ports import Caller, Catalog, Reader, Writer
+from ckptd.core.ports import Catalog, Reader, Writer
 from ckptd.core.restore_lock import RestoreLocks
 from ckptd.errors import DomainError
 
@@ -113,23 +114,35 @@ class Manager:
         """
         terms = Terms(place, create, create and force)
         return await self._ask(
-            checkpoint_dir, place, lambda actor: actor.write(terms, job, caller, exclusive=exclusive), make=create
+            checkpoint_dir,
+            place,
+            lambda actor: actor.write(terms, job, caller, exclusive=exclusive),
+            caller,
+            make=create,
         )
 
-    async def read(self, checkpoint_dir: bytes, place: Worktree, job: Callable[[Reader], R]) -> R:
+    async def read(
+        self, checkpoint_dir: bytes, place: Worktree, job: Callable[[Reader], R], caller: Caller | None = None
+    ) -> R:
         """Run a job of the reader, beside what the writer does."""
-        return await self._ask(checkpoint_dir, place, lambda actor: actor.read(Terms(place), job))
+        asking = caller or _ours()
+        return await self._ask(checkpoint_dir, place, lambda actor: actor.read(Terms(place), job, asking), asking)
 
-    async def open(self, checkpoint_dir: bytes, place: Worktree, *, force: bool) -> OpenResult:
+    async def open(
+        self, checkpoint_dir: bytes, place: Worktree, caller: Caller | None = None, *, force: bool
+    ) -> OpenResult:
         """Open a worktree's store, made where there is none; ``force`` makes one for a protected place."""
-        terms = Terms(place, create=True, force=force)
-        folder, created = await self._ask(checkpoint_dir, place, lambda actor: actor.open(terms), make=True)
+        terms, asking = Terms(place, create=True, force=force), caller or _ours()
+        folder, created = await self._ask(
+            checkpoint_dir, place, lambda actor: actor.open(terms, asking), asking, make=True
+        )
         head = await self._head(checkpoint_dir, place)
         return OpenResult(store=to_wire(folder), created=created, head=head)
 
-    async def list(self, checkpoint_dir: bytes) -> ListResult:
+    async def list(self, checkpoint_dir: bytes, caller: Caller | None = None) -> ListResult:
         """List the tracked worktrees of a checkpoint directory."""
-        return await self._chore(checkpoint_dir, lambda: self._catalog.list(checkpoint_dir))
+        listing = self._to_the_end(self._chore(checkpoint_dir, lambda: self._catalog.list(checkpoint_dir)))
+        return await unless_called_off(caller or _ours(), listing)
 
     async def prune(self, checkpoint_dir: bytes, *, dry_run: bool) -> PruneResult:
         """Delete the stores of worktrees that are proved gone, or tell which they are."""
@@ -171,12 +184,19 @@ class Manager:
         return (Phase.CLOSED if halted is None else Phase.HALTED).name, halted
 
     async def _ask(
-        self, checkpoint_dir: bytes, place: Worktree, ask: Callable[[Actor], Awaitable[R]], *, make: bool = False
+        self,
+        checkpoint_dir: bytes,
+        place: Worktree,
+        ask: Callable[[Actor], Awaitable[R]],
+        caller: Caller,
+        *,
+        make: bool = False,
     ) -> R:
         key = _key(checkpoint_dir, place)
         while True:
-            await self._claim(checkpoint_dir, make, key)
-            actor = await self._actor(key)
+            # To its end even if nobody waits for it: what a claim finds out, others have to be told.
+            await unless_called_off(caller, self._to_the_end(self._claim(checkpoint_dir, make, key)))
+            actor = await unless_called_off(caller, self._actor(key))
             try:
                 return await ask(actor)
             except ActorClosedError:
@@ -298,7 +318,7 @@ class Manager:
     async def _check_place(self, checkpoint_dir: bytes, place: Worktree) -> None:
         """Refuse a client that means another directory by this path; a store that does not open can be deleted."""
         try:
-            await self.write(checkpoint_dir, place, lambda _writer: None, Caller("ckptd"))
+            await self.write(checkpoint_dir, place, lambda _writer: None, _ours())
         except DomainError as error:
             if error.kind == "identity_mismatch" or error.row.family in ("daemon", "bug"):
                 raise
@@ -353,6 +373,10 @@ class Manager:
         if self._tasks is None:
             raise RuntimeError("the manager does not run")
         return self._tasks
+
+
+def _ours() -> Caller:
+    return Caller("ckptd")
 
 
 def _key(checkpoint_dir: bytes, place: Worktree) -> Key:

@@ -1,34 +1,12 @@
 """What core needs of the git side, as Protocol classes: the composition root hands in what fulfils them."""
 
-import threading
-from collections.abc import Callable
 from typing import Protocol
 
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import Worktree
+from ckptd.core.caller import Caller
 
 __all__ = ["Caller", "Catalog", "OpenedStore", "Reader", "Verification", "Writer"]
-
-
-class Caller:
-    """Who asks, for the record of an operation, and the way to call it off.
-
-    ``cancelled`` is set from another thread; the git side looks at it between files. ``progress`` takes a phase,
-    a count done, a total (0: not known) and bytes done; it may be called from any thread and must not block.
-    """
-
-    __slots__ = ("cancelled", "client", "progress", "session")
-
-    def __init__(
-        self,
-        client: str,
-        session: str | None = None,
-        progress: Callable[[str, int, int, int], None] = lambda _phase, _done, _total, _bytes: None,
-    ) -> None:
-        self.client = client
-        self.session = session
-        self.progress = progress
-        self.cancelled = threading.Event()
 
 
 class Writer(Protocol):
