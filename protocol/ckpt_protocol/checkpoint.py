@@ -13,6 +13,7 @@ from ckpt_protocol.structs import (
     Natural,
     Request,
     Result,
+    Stats,
     Token,
     WirePath,
     Worktree,
@@ -74,6 +75,7 @@ class SaveResult(Result, frozen=True, kw_only=True):
     excluded: list[LeftOut]
     files: int
     notes: list[str] = []
+    stats: Stats | None = None
 
 
 class HeadParams(Request, frozen=True, kw_only=True):
@@ -231,3 +233,4 @@ class RestoreResult(Result, frozen=True, kw_only=True):
     weak: bool
     dry_run: bool
     notes: list[str] = []
+    stats: Stats | None = None

@@ -15,6 +15,7 @@ __all__ = [
     "PathB64",
     "Request",
     "Result",
+    "Stats",
     "WirePath",
     "Worktree",
     "from_wire",
@@ -87,6 +88,20 @@ class LeftOut(Result, frozen=True, kw_only=True):
     path: WirePath
     reason: str
     detail: str | None = None
+
+
+class Stats(Result, frozen=True, kw_only=True):
+    """The work that an operation took. ``bytes_hashed`` are those of the worktree's files that were opened.
+
+    ``files_written`` counts files and links of the worktree that a restore made or changed.
+    """
+
+    files_opened: int = 0
+    bytes_hashed: int = 0
+    directories_listed: int = 0
+    objects_written: int = 0
+    packs_written: int = 0
+    files_written: int = 0
 
 
 Kind = Literal["manual", "auto", "safety"]

@@ -21,6 +21,7 @@ from ckpt_protocol.structs import (
     PathB64,
     Request,
     Result,
+    Stats,
     Worktree,
 )
 
@@ -100,6 +101,10 @@ RESTORED = checkpoint.RestoreResult(
     dry_run=True,
     notes=["head is an autosave"],
 )
+WORK = Stats(
+    files_opened=1, bytes_hashed=4096, directories_listed=5000, objects_written=5, packs_written=1, files_written=3
+)
+RESTORED_LATER = msgspec.structs.replace(RESTORED, stats=WORK)
 NOTHING_RESTORED = checkpoint.RestoreResult(
     target=None,
     written=[],
@@ -118,6 +123,7 @@ STEP = Sample(
     checkpoint.StepParams(**LEAST_TOKENED),
     RESTORED,
     NOTHING_RESTORED,
+    later_result=RESTORED_LATER,
 )
 
 SAMPLES: dict[str, Sample] = {
@@ -242,6 +248,7 @@ SAMPLES: dict[str, Sample] = {
         worktree.ResumeParams(**LEAST_TOKENED, action="undo"),
         RESTORED,
         NOTHING_RESTORED,
+        later_result=RESTORED_LATER,
     ),
     "checkpoint.save": Sample(
         checkpoint.SaveParams(
@@ -266,6 +273,17 @@ SAMPLES: dict[str, Sample] = {
             notes=["the message was not used"],
         ),
         checkpoint.SaveResult(id=ID, seq=1, created=False, complete=True, skipped=[], excluded=[], files=0),
+        later_result=checkpoint.SaveResult(
+            id=ID,
+            seq=42,
+            created=True,
+            complete=False,
+            skipped=SKIPPED,
+            excluded=EXCLUDED,
+            files=10000,
+            notes=["the message was not used"],
+            stats=WORK,
+        ),
     ),
     "checkpoint.head": Sample(
         checkpoint.HeadParams(**PLACE),
@@ -325,6 +343,7 @@ SAMPLES: dict[str, Sample] = {
         checkpoint.RestoreParams(**LEAST_TOKENED),
         RESTORED,
         NOTHING_RESTORED,
+        later_result=RESTORED_LATER,
     ),
     "checkpoint.undo": STEP,
     "checkpoint.redo": STEP,

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 __all__ = ["CHUNK_BYTES", "EMPTY_BLOB", "EMPTY_TREE", "file_chunks", "hash_file", "hash_object"]
 
@@ -19,22 +19,26 @@ def hash_object(kind: bytes, data: bytes) -> bytes:
     return digest.digest()
 
 
-def file_chunks(fd: int, size: int) -> Iterator[bytes]:
-    """Read ``size`` bytes from the start of an open file; fewer come where the file is shorter."""
+def file_chunks(fd: int, size: int, beat: Callable[[int], None] = lambda _bytes: None) -> Iterator[bytes]:
+    """Read ``size`` bytes from the start of an open file; fewer come where the file is shorter.
+
+    ``beat`` is told the bytes of each piece before it comes; what it raises goes through.
+    """
     offset = 0
     while offset < size:
         chunk = os.pread(fd, min(CHUNK_BYTES, size - offset), offset)
         if not chunk:
             return
         offset += len(chunk)
+        beat(len(chunk))
         yield chunk
 
 
-def hash_file(fd: int, size: int) -> bytes | None:
+def hash_file(fd: int, size: int, beat: Callable[[int], None] = lambda _bytes: None) -> bytes | None:
     """Give the blob id of the first ``size`` bytes of an open file; None where the file is shorter."""
     digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     read = 0
-    for chunk in file_chunks(fd, size):
+    for chunk in file_chunks(fd, size, beat):
         digest.update(chunk)
         read += len(chunk)
     return digest.digest() if read == size else None

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from ckptd.errors import from_os_error
+from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
 from ckptd.shadow.objects.durable import fsync_dir
 from ckptd.shadow.objects.failpoint import reach
@@ -24,6 +24,7 @@ TEMP_PREFIX = b"tmp_ckpt_"
 _LEVEL = 1
 _SMALL_OFFSET = 0x80000000
 _HEADER_BYTES = 12
+_SYNC_EVERY_BYTES = 64 * 1024 * 1024
 
 
 class ObjectSink(ABC):
@@ -79,30 +80,41 @@ class _Written(NamedTuple):
 
 
 class PackWriter(ObjectSink):
-    """Collects objects into ``pack_dir``; nothing can be seen by readers before finish().
+    """Collects objects into ``pack_dir``; nothing can be seen by readers before settle() or finish().
 
-    ``exists`` tells whether the store has an object already, which is then not written again.
+    ``exists`` tells whether the store has an object already, which is then not written again. ``beat`` is called
+    between the pieces of what takes long; what it raises goes through.
     """
 
-    def __init__(self, pack_dir: bytes, exists: Callable[[bytes], bool]) -> None:
+    def __init__(
+        self, pack_dir: bytes, exists: Callable[[bytes], bool], beat: Callable[[], None] = lambda: None
+    ) -> None:
         self._dir = pack_dir
         self._exists = exists
+        self._beat = beat
+        self._known: set[bytes] = set()
+        self._failure: DomainError | None = None
+        self.pack_count = 0
+        """How many packs have become visible."""
+        self._begin()
+
+    def _begin(self) -> None:
         self._file: BinaryIO | None = None
-        temp = os.path.join(pack_dir, TEMP_PREFIX + os.urandom(8).hex().encode())
+        temp = os.path.join(self._dir, TEMP_PREFIX + os.urandom(8).hex().encode())
         self._path = temp + b".pack"
         self._index_temp = temp + b".idx"
         self._offset = _HEADER_BYTES
+        self._synced = _HEADER_BYTES
         self._written: list[_Written] = []
-        self._known: set[bytes] = set()
 
     @property
     def object_count(self) -> int:
-        """How many objects the pack holds so far."""
-        return len(self._written)
+        """How many objects have been written so far."""
+        return len(self._known)
 
     @property
     def oids(self) -> set[bytes]:
-        """The ids of the objects that the pack holds so far."""
+        """The ids of the objects that have been written so far."""
         return set(self._known)
 
     def add(self, kind: bytes, data: bytes) -> bytes:
@@ -135,6 +147,7 @@ class PackWriter(ObjectSink):
                 packed = packer.compress(chunk)
                 crc = zlib.crc32(packed, crc)
                 length += file.write(packed)
+                self._sync_early(file, self._offset + length)
             packed = packer.flush()
             crc = zlib.crc32(packed, crc)
             length += file.write(packed)
@@ -146,7 +159,7 @@ class PackWriter(ObjectSink):
             self._cut(file, start)
             raise error.cause from None
         except OSError as error:
-            raise from_os_error(error, "write a pack to", self._dir) from error
+            raise self._broken(error) from error
         except BaseException:
             # Called off in the middle: what came before it is to be kept.
             self._cut(file, start)
@@ -154,27 +167,47 @@ class PackWriter(ObjectSink):
         self._note(oid, crc, length)
         return oid
 
+    def settle(self) -> bytes | None:
+        """Make what there is so far durable and visible; what comes goes into another pack. Otherwise as finish()."""
+        name = self.finish()
+        self._begin()
+        return name
+
     def finish(self) -> bytes | None:
-        """Make the pack and its index durable and visible; return the pack's name, None for an empty one."""
-        if not self._written:
+        """Make the pack and its index durable and visible; return the pack's name, None for an empty one.
+
+        Raises DomainError where the disk refuses; what had not been settled before is then forgotten.
+        """
+        if self._failure is not None:
+            failure = self._failure
             self.abort()
+            raise failure
+        if not self._written:
+            self._drop()
             return None
         try:
-            return self._publish()
+            name = self._publish()
         except OSError as error:
             self.abort()
             raise from_os_error(error, "write a pack to", self._dir) from error
+        self._written = []
+        self.pack_count += 1
+        return name
 
     def abort(self) -> None:
-        """Forget everything that was added. Raises nothing: on a full disk it must still free what it can."""
+        """Forget what was added and not settled. Raises nothing: on a full disk it must still free what it can."""
+        self._known.difference_update([item.oid for item in self._written])
+        self._written = []
+        self._failure = None
+        self._drop()
+
+    def _drop(self) -> None:
         if self._file is not None:
             _close_quietly(self._file)
             self._file = None
         _unlink_quietly(self._path)
         _unlink_quietly(self._index_temp)
-        self._offset = _HEADER_BYTES
-        self._written.clear()
-        self._known.clear()
+        self._offset = self._synced = _HEADER_BYTES
 
     def _open(self) -> BinaryIO:
         if self._file is None:
@@ -189,8 +222,16 @@ class PackWriter(ObjectSink):
         try:
             self._open().write(raw)
         except OSError as error:
-            raise from_os_error(error, "write a pack to", self._dir) from error
+            raise self._broken(error) from error
         self._note(oid, zlib.crc32(raw) if crc is None else crc, len(raw))
+
+    def _sync_early(self, file: BinaryIO, offset: int) -> None:
+        """Keep the disk busy: else all that is to be durable would wait for the end, and nothing would be heard."""
+        if offset - self._synced >= _SYNC_EVERY_BYTES:
+            file.flush()
+            os.fdatasync(file.fileno())
+            self._synced = offset
+            self._beat()
 
     def _cut(self, file: BinaryIO, start: int) -> None:
         try:
@@ -198,7 +239,12 @@ class PackWriter(ObjectSink):
             file.truncate()
         except OSError as error:
             # Seeking writes out what is buffered: a full disk shows here too, and is no fault of the file that is read.
-            raise from_os_error(error, "write a pack to", self._dir) from error
+            raise self._broken(error) from error
+
+    def _broken(self, error: OSError) -> DomainError:
+        """Half an entry may be in the file now: no pack can come of it."""
+        self._failure = from_os_error(error, "write a pack to", self._dir)
+        return self._failure
 
     def _note(self, oid: bytes, crc: int, length: int) -> None:
         self._written.append(_Written(oid, crc, self._offset))
@@ -209,7 +255,7 @@ class PackWriter(ObjectSink):
         file = self._open()
         file.seek(0)
         file.write(struct.pack(">4sII", b"PACK", 2, len(self._written)))
-        checksum = _hash_rest(file)
+        checksum = _hash_rest(file, self._beat)
         file.write(checksum)
         file.flush()
         reach("pack-written")
@@ -246,11 +292,12 @@ def _entry_header(kind: int, size: int) -> bytes:
     return bytes(header)
 
 
-def _hash_rest(file: BinaryIO) -> bytes:
+def _hash_rest(file: BinaryIO, beat: Callable[[], None]) -> bytes:
     file.seek(0)
     digest = hashlib.sha1(usedforsecurity=False)
     while chunk := file.read(CHUNK_BYTES):
         digest.update(chunk)
+        beat()
     return digest.digest()
 
 

@@ -9,7 +9,7 @@ import hashlib
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 import pygit2
@@ -75,10 +75,10 @@ class ObjectStore:
         self.suspects: Final = Suspects() if suspects is None else suspects
         self._renewals = self.suspects.renewals
 
-    def writer(self) -> PackWriter:
-        """Begin a pack for new objects."""
+    def writer(self, beat: Callable[[], None] = lambda: None) -> PackWriter:
+        """Begin a pack for new objects; ``beat`` as the writer has it."""
         self.refresh()
-        return PackWriter(self.pack_dir, self.__contains__)
+        return PackWriter(self.pack_dir, self.__contains__, beat)
 
     def refresh(self) -> None:
         """Look again which packs there are, if the directory may have changed."""

@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from ckptd.errors import from_os_error
@@ -11,10 +12,11 @@ from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.scan.entry import signature
 from ckptd.shadow.scan.exclusion import SPECIAL, UNREADABLE, UNSTABLE
 
-__all__ = ["ReadResult", "read_file", "read_link", "refuse_shortage"]
+__all__ = ["STREAM_ABOVE_BYTES", "ReadResult", "read_file", "read_link", "refuse_shortage"]
 
 _TRIES: Final = 3
-_STREAM_ABOVE_BYTES: Final = 8 * CHUNK_BYTES
+STREAM_ABOVE_BYTES: Final = 8 * CHUNK_BYTES
+"""A file above this is read piece by piece; ``beat`` is told of each."""
 # Up to here a write is over before a reader can get between its beginning and its end (measured: 0 of 226).
 _TORN_ABOVE_BYTES: Final = CHUNK_BYTES
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -61,21 +63,28 @@ def read_link(dir_fd: int, name: bytes, found: os.stat_result, sink: ObjectSink)
     return ReadResult(sink.add(b"blob", target), signature(found), ctime_ns=found.st_ctime_ns)
 
 
-def read_file(dir_fd: int, name: bytes, sink: ObjectSink, fresh_ns: int = 0) -> ReadResult:
+def read_file(
+    dir_fd: int,
+    name: bytes,
+    sink: ObjectSink,
+    fresh_ns: int = 0,
+    beat: Callable[[int], None] = lambda _bytes: None,
+) -> ReadResult:
     """Store a regular file as it is between two equal looks at its stat data.
 
     A file that keeps changing is stored as last read and called unstable; the third try decides. A large one that
     has changed since ``fresh_ns`` (its ctime) is read twice: a write sets the time when it begins, not when it ends.
+    ``beat`` is told of each piece of a large one, and what it raises goes through.
     """
     result = _GONE
     for _ in range(_TRIES):
-        result = _read_once(dir_fd, name, sink, fresh_ns)
+        result = _read_once(dir_fd, name, sink, fresh_ns, beat)
         if result.problem != UNSTABLE:
             break
     return result
 
 
-def _read_once(dir_fd: int, name: bytes, sink: ObjectSink, fresh_ns: int) -> ReadResult:
+def _read_once(dir_fd: int, name: bytes, sink: ObjectSink, fresh_ns: int, beat: Callable[[int], None]) -> ReadResult:
     try:
         # O_NONBLOCK: should a FIFO have taken the name, the open must not wait for a writer.
         fd = os.open(name, _FLAGS, dir_fd=dir_fd)
@@ -87,29 +96,29 @@ def _read_once(dir_fd: int, name: bytes, sink: ObjectSink, fresh_ns: int) -> Rea
         refuse_shortage(error, name)
         return ReadResult(None, b"", problem=UNREADABLE, detail=error.strerror)
     try:
-        return _read_open(fd, sink, fresh_ns)
+        return _read_open(fd, sink, fresh_ns, beat)
     except OSError as error:
         return ReadResult(None, b"", problem=UNREADABLE, detail=error.strerror)
     finally:
         os.close(fd)
 
 
-def _read_open(fd: int, sink: ObjectSink, fresh_ns: int) -> ReadResult:
+def _read_open(fd: int, sink: ObjectSink, fresh_ns: int, beat: Callable[[int], None]) -> ReadResult:
     before = os.fstat(fd)
     if stat.S_ISDIR(before.st_mode):
         return ReadResult(None, b"", problem=UNSTABLE, detail="changed its type while it was read")
     if not stat.S_ISREG(before.st_mode):
         return ReadResult(None, b"", problem=SPECIAL)
     whole = True
-    if before.st_size > _STREAM_ABOVE_BYTES:
-        oid = sink.add_stream(before.st_size, file_chunks(fd, before.st_size))
+    if before.st_size > STREAM_ABOVE_BYTES:
+        oid = sink.add_stream(before.st_size, file_chunks(fd, before.st_size, beat))
     else:
         # One byte more than the size tells a file that grew from one that did not.
         data = _read_all(fd, before.st_size + 1)
         whole = len(data) == before.st_size
         oid = sink.add(b"blob", data)
     if before.st_size > _TORN_ABOVE_BYTES and before.st_ctime_ns >= fresh_ns:
-        whole = whole and hash_file(fd, before.st_size) == oid
+        whole = whole and hash_file(fd, before.st_size, beat) == oid
     after = os.fstat(fd)
     sign = signature(after)
     if oid is not None and whole and sign == signature(before):

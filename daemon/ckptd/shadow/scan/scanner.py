@@ -4,6 +4,7 @@ Everything is opened relative to a handle of its directory and no link is follow
 during the walk leads nowhere else. A path that cannot be read is listed and never fails the walk.
 """
 
+import contextlib
 import errno
 import os
 import re
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.pack import ObjectSink
+from ckptd.shadow.objects.pulse import Pulse
 from ckptd.shadow.scan.basis import Basis, BasisMaker
 from ckptd.shadow.scan.entry import SIGNATURE, is_racy, is_settled, mode_of, pack_entry, signature
 from ckptd.shadow.scan.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, STORE, UNREADABLE, UNSTABLE, Exclusion
@@ -23,7 +25,7 @@ from ckptd.shadow.scan.foreignstore import is_store_folder
 from ckptd.shadow.scan.frames import DIR_FLAGS, Frame, FrameStack
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.mounts import clock_margin_ns, mounts_below
-from ckptd.shadow.scan.reading import ReadResult, read_file, read_link, refuse_shortage
+from ckptd.shadow.scan.reading import STREAM_ABOVE_BYTES, ReadResult, read_file, read_link, refuse_shortage
 from ckptd.shadow.trees.modes import format_exceptions, is_exception, modes_tree
 from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, format_tree, is_git_dir
 
@@ -42,15 +44,21 @@ def is_temporary(name: bytes) -> bool:
 
 
 class ScanLimits(NamedTuple):
-    """Policy of a scan. ``guard`` are (device, inode) of directories that are never entered: the stores."""
+    """Policy of a scan. ``guard`` are (device, inode) of directories that are never entered: the stores.
+
+    After ``keep_files`` files or ``keep_bytes`` bytes have been read, what has been seen is kept.
+    """
 
     max_file_bytes: int = 100 * 1024 * 1024
     one_file_system: bool = True
     guard: frozenset[tuple[int, int]] = frozenset()
+    keep_files: int = 20_000
+    keep_bytes: int = 64 * 1024 * 1024
 
 
 class ScanResult(NamedTuple):
-    """What a scan saw. ``read_count`` files were opened; ``problems`` are sentences for people.
+    """What a scan saw. ``read_count`` files were opened, ``read_bytes`` bytes of them hashed, and ``listed_count``
+    directories listed; ``problems`` are sentences for people.
 
     ``unknown_rules`` are ignore files that could not be read.
     """
@@ -61,13 +69,15 @@ class ScanResult(NamedTuple):
     problems: list[str]
     unknown_rules: list[bytes]
     read_count: int
+    read_bytes: int
+    listed_count: int
 
 
 class Scanner:
     """Scans one worktree, again and again, with what it learned before.
 
-    ``cancelled`` is asked between files and raises DomainError ``cancelled`` through scan(); ``progress`` is told
-    files and bytes read.
+    ``cancelled`` is asked between files, and between the pieces of a large one, and raises DomainError ``cancelled``
+    through scan(); ``progress`` is told files and bytes read, some times a second.
     """
 
     def __init__(
@@ -93,14 +103,16 @@ class Scanner:
         rehash: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda _files, _bytes: None,
-        cut_short: Callable[[DirNode], None] = lambda _so_far: None,
+        keep: Callable[[DirNode], None] = lambda _so_far: None,
     ) -> ScanResult:
         """Walk the worktree; new blobs and trees go to ``sink``. ``rehash`` reads every file.
 
-        ``cut_short`` is given a model of what has been seen where the walk ends with an error. Raises DomainError:
-        ``worktree_missing`` or ``not_a_directory`` for the root alone, what the sink raises, and ``cancelled``.
+        ``keep`` is given a model of what has been seen, now and then and where the walk ends with an error; its objects
+        are in the sink. Raises DomainError: ``worktree_missing`` or ``not_a_directory`` for the root alone, what the
+        sink and ``keep`` raise, and ``cancelled``.
         """
-        walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, rehash, cancelled, progress)
+        pulse = Pulse(cancelled, progress)
+        walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, rehash, pulse, keep)
         # What a scan that was called off had found belongs to no result.
         self._basis_maker.take_unknown_rules()
         self._basis_maker.take_problems()
@@ -108,12 +120,21 @@ class Scanner:
         walk.root_dev = found.st_dev
         walk.margin_ns = clock_margin_ns(found.st_dev)
         walk.mounts = mounts_below(self._root)
-        root = walk.run(Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root), cut_short)
+        root = walk.run(Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root))
         unknown = self._basis_maker.take_unknown_rules()
         problems = self._basis_maker.take_problems()
         listed = {item.path for item in walk.skipped}
         problems += [f"cannot read the ignore rules in {to_text(path)}" for path in unknown if path not in listed]
-        return ScanResult(root, sorted(walk.skipped), sorted(walk.excluded), problems, unknown, walk.read_count)
+        return ScanResult(
+            root,
+            sorted(walk.skipped),
+            sorted(walk.excluded),
+            problems,
+            unknown,
+            pulse.files,
+            pulse.bytes,
+            walk.listed_count,
+        )
 
     def _open_root(self) -> tuple[int, os.stat_result]:
         try:
@@ -141,26 +162,27 @@ class _Walk:
         sink: ObjectSink,
         clock_ns: Callable[[], int],
         rehash: bool,
-        cancelled: Callable[[], bool],
-        progress: Callable[[int, int], None],
+        pulse: Pulse,
+        keep: Callable[[DirNode], None],
     ) -> None:
         self._limits = limits
         self._basis_maker = basis_maker
         self._sink = sink
         self._clock_ns = clock_ns
         self._rehash = rehash
-        self._cancelled = cancelled
-        self._progress = progress
-        self._bytes = 0
+        self._pulse = pulse
+        self._keep = keep
+        self._kept_files = 0
+        self._kept_bytes = 0
         self.root_dev = 0
         self.margin_ns = 0
         self.mounts: frozenset[bytes] = frozenset()
         self.skipped: list[Exclusion] = []
         self.excluded: list[Exclusion] = []
-        self.read_count = 0
+        self.listed_count = 0
 
-    def run(self, root: Frame, cut_short: Callable[[DirNode], None]) -> DirNode:
-        stack = FrameStack(root)
+    def run(self, root: Frame) -> DirNode:
+        self._stack = stack = FrameStack(root)
         try:
             self._list(root)
             while True:
@@ -177,10 +199,18 @@ class _Walk:
                     return node
                 self._place(above, frame, node)
         except DomainError:
-            cut_short(stack.so_far())
+            with contextlib.suppress(DomainError):
+                self._keep_so_far()
             raise
         finally:
             stack.close()
+
+    def _keep_so_far(self) -> None:
+        """Have it kept what has been seen. Where that fails, what was read may be lost, and is never kept again."""
+        keep, self._keep = self._keep, _keep_nothing
+        keep(self._stack.so_far())
+        self._keep = keep
+        self._kept_files, self._kept_bytes = self._pulse.files, self._pulse.bytes
 
     @staticmethod
     def _place(parent: Frame, frame: Frame, node: DirNode) -> None:
@@ -196,8 +226,8 @@ class _Walk:
 
     def _list(self, frame: Frame) -> None:
         """Look at every name of a directory, and read the files that differ from the model."""
-        if self._cancelled():
-            raise DomainError("cancelled", "the scan was cancelled")
+        self._pulse.beat()
+        self.listed_count += 1
         frame.now_ns = self._clock_ns()
         try:
             with os.scandir(frame.fd) as listing:
@@ -304,15 +334,20 @@ class _Walk:
                 self._read(frame, name, found)
 
     def _read(self, frame: Frame, name: bytes, found: os.stat_result) -> None:
-        if self._cancelled():
-            raise DomainError("cancelled", "the scan was cancelled")
+        pulse = self._pulse
+        if pulse.files - self._kept_files >= self._limits.keep_files or (
+            pulse.bytes - self._kept_bytes >= self._limits.keep_bytes
+        ):
+            self._keep_so_far()
         if stat.S_ISLNK(found.st_mode):
+            pulse.beat()
             result = read_link(frame.fd, name, found, self._sink)
         else:
-            result = read_file(frame.fd, name, self._sink, frame.now_ns - self.margin_ns)
-            self.read_count += 1
-            self._bytes += found.st_size
-            self._progress(self.read_count, self._bytes)
+            pulse.files += 1
+            pulse.beat()
+            result = read_file(frame.fd, name, self._sink, frame.now_ns - self.margin_ns, pulse.beat)
+            if found.st_size <= STREAM_ABOVE_BYTES:
+                pulse.bytes += found.st_size
         if result.problem is not None:
             if result.problem == SPECIAL:
                 self.excluded.append(Exclusion(frame.path_of(name), SPECIAL))
@@ -403,6 +438,10 @@ class _Walk:
 
     def _skip(self, path: bytes, reason: str, detail: str | None) -> None:
         self.skipped.append(Exclusion(path, reason, detail))
+
+
+def _keep_nothing(_so_far: DirNode) -> None:
+    return None
 
 
 def _same_tree(old: DirNode, entries: dict[bytes, bytes], children: dict[bytes, DirNode]) -> bool:

@@ -118,11 +118,11 @@ class Repository:
         rehash: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda _files, _bytes: None,
-        cut_short: Callable[[DirNode], None] = lambda _so_far: None,
+        keep: Callable[[DirNode], None] = lambda _so_far: None,
     ) -> ScanResult:
         """Look at the worktree; nothing of the store changes, and the model stays as it is until adopt().
 
-        ``cut_short`` is given what has been seen where the scan is called off or fails; keep() makes use of it.
+        ``keep`` is given what has been seen, now and then and where the scan is called off or fails: see keep().
         """
         self._check_model()
         own = self.settings.overrides_of(self.worktree)
@@ -130,12 +130,10 @@ class Repository:
         scanner = Scanner(
             self.worktree,
             self._rules(own),
-            ScanLimits(size, self.settings.one_file_system, self.guard),
+            ScanLimits(size, self.settings.one_file_system, self.guard, *self.settings.keep_after),
             clock_ns=lambda: int(self.clock() * 1_000_000_000),
         )
-        found = scanner.scan(
-            self.model, sink, rehash=rehash, cancelled=cancelled, progress=progress, cut_short=cut_short
-        )
+        found = scanner.scan(self.model, sink, rehash=rehash, cancelled=cancelled, progress=progress, keep=keep)
         return found._replace(problems=[*own.notes, *found.problems])
 
     def _rules(self, own: Overrides) -> BasisMaker:
@@ -240,15 +238,16 @@ class Repository:
             self.write_model()
 
     def keep(self, pack: PackWriter, so_far: DirNode) -> None:
-        """Keep what a save that comes to nothing has hashed: the next one does not read it again.
+        """Keep what a save has hashed so far: should it come to nothing, the next one does not read it again.
 
-        A disk that refuses it is no reason to fail: then it has to be read again.
+        Raises DomainError where the disk refuses; what the pack held may then be lost.
         """
-        try:
-            self.seal(pack)
-        except DomainError:
-            return
-        self.adopt(so_far)
+        oids = pack.oids
+        pack.settle()
+        self.objects.trust(oids)
+        self._fingerprint = self.objects.fingerprint()
+        self.model = so_far
+        self.write_model()
 
     def keep_house(self) -> None:
         """Merge the packs of many saves into one and cut a log that has grown; what the disk refuses is tried again."""

@@ -26,6 +26,7 @@ from ckptd.shadow.restore.writer import RestoreWriter, sync
 from ckptd.shadow.store.adopting import copy_legacy, look_closer
 from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_planned
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.intents import intent_of, new_intent
 from ckptd.shadow.store.passes import passes_of, planned
 from ckptd.shadow.store.preparing import Prepared, RestoreRequest, Terms, open_root, prepare
@@ -240,7 +241,7 @@ class Restorer:
         intent = intent_of(self._repo, request, asker)
         self._repo.log.write(intent)
         if begun is None:
-            result = answer_planned(prepared)
+            result = msgspec.structs.replace(answer_planned(prepared), stats=count_work(prepared.scan, None))
         else:
             nothing = Written([], [], [], [], False)
             result = answer_done(prepared, begun.safety, nothing, earlier)
@@ -263,6 +264,7 @@ class Restorer:
         written, half_done = self._carry_out(steps, asker)
         cancelled = any(one.reason == "cancelled" for one in written.failed)
         result = answer_done(prepared, intent.safety, written, earlier, overwritten_in=draft.id, cancelled=cancelled)
+        result = msgspec.structs.replace(result, stats=count_work(prepared.scan, pack, steps, written.written))
         changed = {*written.written, *written.deleted, *half_done}
         if request.begun is not None:
             changed |= planned(request.begun)

@@ -10,6 +10,7 @@ from ckptd.errors import DomainError, spelled
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import PackWriter
+from ckptd.shadow.objects.pulse import Pulse
 from ckptd.shadow.record.checkpoint import load_info
 from ckptd.shadow.record.info import Info, write_info_tree
 from ckptd.shadow.record.message import check_text
@@ -18,6 +19,7 @@ from ckptd.shadow.record.resolve import check_tag
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.store.repository import Repository
 
@@ -45,7 +47,8 @@ class Saver:
             return msgspec.json.decode(answered.result, type=SaveResult)
         if params.tag is not None:
             self._check_tag(params.tag, self._repo.head)
-        pack = self._repo.objects.writer()
+        # Not called off in there: what has been hashed is to be kept.
+        pack = self._repo.objects.writer(Pulse(progress=lambda _files, _bytes: asker.tell("write")).beat)
         try:
             return self._scan_and_save(params, text, pack, asker)
         finally:
@@ -57,7 +60,7 @@ class Saver:
             rehash=params.rehash,
             cancelled=asker.is_cancelled,
             progress=asker.hashing(self._repo.tracked_files if params.rehash else 0),
-            cut_short=lambda so_far: self._repo.keep(pack, so_far),
+            keep=lambda so_far: self._repo.keep(pack, so_far),
         )
         reach("scanned")
         dropped = self._dropped_by_rules(scan.root)
@@ -69,7 +72,7 @@ class Saver:
         if head is not None and not params.meta and self._is_unchanged(head, params.kind, scan.root.tree, info):
             self._repo.seal(pack)
             self._repo.adopt(scan.root)
-            return self._unchanged(head, params, text, scan, notes)
+            return self._unchanged(head, params, text, scan, pack, notes)
         if params.tag is not None:
             # A tag that head has already is one that this very request may have set; on a new checkpoint it is not.
             self._check_tag(params.tag, None)
@@ -112,7 +115,7 @@ class Saver:
             files=scan.root.files_below,
         )
         repo.log.write(intent)
-        result = _result(draft.id, draft.seq, True, scan, notes)
+        result = _result(draft.id, draft.seq, True, scan, pack, notes)
         try:
             repo.publish(draft)
             if params.tag is not None:
@@ -128,13 +131,19 @@ class Saver:
         return result
 
     def _unchanged(
-        self, head: str, params: SaveParams, text: str | None, scan: ScanResult, notes: list[str]
+        self,
+        head: str,
+        params: SaveParams,
+        text: str | None,
+        scan: ScanResult,
+        pack: PackWriter,
+        notes: list[str],
     ) -> SaveResult:
         if params.tag is not None:
             self._repo.refs.write_tag(params.tag, head.encode())
         if text is not None and text != self._repo.lookup.load(head).text:
             notes = [*notes, f"nothing has changed since {head[:12]}, so the message was not used"]
-        return _result(head, self._repo.lookup.load(head).facts.seq, False, scan, notes)
+        return _result(head, self._repo.lookup.load(head).facts.seq, False, scan, pack, notes)
 
     def _is_unchanged(self, head: str, kind: str, tree: bytes, info: Info) -> bool:
         if not self._repo.lookup.is_readable(head):
@@ -220,7 +229,9 @@ def _check_meta(meta: dict[str, str]) -> None:
         raise DomainError("bad_option", f"metadata of more than {_MAX_META_BYTES} bytes")
 
 
-def _result(checkpoint_id: str, seq: int, created: bool, scan: ScanResult, notes: list[str]) -> SaveResult:
+def _result(
+    checkpoint_id: str, seq: int, created: bool, scan: ScanResult, pack: PackWriter, notes: list[str]
+) -> SaveResult:
     return SaveResult(
         id=checkpoint_id,
         seq=seq,
@@ -230,4 +241,5 @@ def _result(checkpoint_id: str, seq: int, created: bool, scan: ScanResult, notes
         excluded=to_left_out(scan.excluded),
         files=scan.root.files_below,
         notes=[spelled(note) for note in notes],
+        stats=count_work(scan, pack),
     )

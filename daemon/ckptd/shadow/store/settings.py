@@ -25,7 +25,8 @@ class Settings(NamedTuple):
     """``home`` is the user's home directory, ``git_excludes_path`` their global excludes file where one counts.
 
     ``exclude`` holds patterns in the syntax of ignore files, anchored at the worktree. ``overrides_of`` is asked at
-    each scan for what a worktree sets for itself. ``hooks`` is told each named point that a restore passes.
+    each scan for what a worktree sets for itself. A save that reads so much keeps it although it may still come to
+    nothing: ``keep_after`` are files and bytes. ``hooks`` is told each named point that a restore passes.
     ``log_bounds`` say when the operation log is cut.
     """
 
@@ -36,5 +37,6 @@ class Settings(NamedTuple):
     exclude: tuple[bytes, ...] = ()
     git_excludes_path: bytes | None = None
     overrides_of: Callable[[bytes], Overrides] = _no_overrides
+    keep_after: tuple[int, int] = (20_000, 64 * 1024 * 1024)
     hooks: Callable[[str, bytes], None] = reach_in_worktree
     log_bounds: Bounds = DEFAULT_BOUNDS
