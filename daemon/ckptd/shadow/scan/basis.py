@@ -25,10 +25,11 @@ class Basis:
 
     Identity matters: while a directory's basis is the same object, what it decided still holds. ``signs`` are
     the stat signatures that this basis was made from, None where they cannot vouch for the next scan. ``outside``
-    is a repository's own exclude file; ``gitignore`` and ``ckptignore`` the texts of ``path``'s ignore files.
+    is a repository's own exclude file; ``gitignore`` and ``ckptignore`` the texts of ``path``'s ignore files. ``git``
+    is what a repository's top had of Git by then: its directory, its exclude file and that one's signature.
     """
 
-    __slots__ = ("chain", "ckptignore", "gitignore", "outside", "parent", "path", "signs", "tracked")
+    __slots__ = ("chain", "ckptignore", "git", "gitignore", "outside", "parent", "path", "signs", "tracked")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Basis:
         self.outside = outside
         self.gitignore = gitignore
         self.ckptignore = ckptignore
+        self.git: tuple[bytes | None, ...] | None = None
 
 
 class BasisMaker:
@@ -61,6 +63,7 @@ class BasisMaker:
         self._root = root
         self._objects = objects
         self._trackers: list[Tracked] = []
+        self._repositories: list[Basis] = []
         self.root: Final = Basis(chain, NOTHING_TRACKED, None, None)
         self._unknown: list[bytes] = []
 
@@ -75,15 +78,28 @@ class BasisMaker:
         self._trackers = []
         return found
 
+    def take_repositories(self) -> list[Basis]:
+        """Give what was known of the Git repositories that were entered since the last call."""
+        found, self._repositories = self._repositories, []
+        return found
+
+    def is_current(self, basis: Basis) -> bool:
+        """Tell whether a repository's exclude file and index are what they were: nobody watches below ``.git``."""
+        return basis.git == self._git_of(basis.path) and basis.tracked.is_current()
+
+    def _git_of(self, path: bytes) -> tuple[bytes | None, ...]:
+        git_dir = git_dir_of(os.path.join(self._root, path) if path else self._root)
+        exclude = exclude_path(git_dir) if git_dir is not None else None
+        return git_dir, exclude, _exclude_sign(exclude)
+
     def enter(
         self, parent: Basis, path: bytes, fd: int, items: Mapping[bytes, "os.DirEntry[str]"], old: DirNode | None
     ) -> Basis:
         """Give the basis of a directory; ``parent`` itself where the directory adds no rules."""
         if _GITIGNORE not in items and _CKPTIGNORE not in items and b".git" not in items:
             return parent
-        git_dir = git_dir_of(os.path.join(self._root, path) if path else self._root) if b".git" in items else None
-        exclude = exclude_path(git_dir) if git_dir is not None else None
-        signs = (_sign(items, _GITIGNORE), _sign(items, _CKPTIGNORE), git_dir, exclude, _exclude_sign(exclude))
+        git = self._git_of(path) if b".git" in items else (None, None, None)
+        signs = (_sign(items, _GITIGNORE), _sign(items, _CKPTIGNORE), *git)
         before = old.basis if old is not None else None
         if (
             isinstance(before, Basis)
@@ -91,9 +107,14 @@ class BasisMaker:
             and before.signs == signs
             and before.tracked.is_current()
         ):
+            found = before
             self._trackers.append(before.tracked)
-            return before
-        return self._make(parent, path, fd, items, old, git_dir, signs)
+        else:
+            found = self._make(parent, path, fd, items, old, git[0], signs)
+        if b".git" in items:
+            found.git = git
+            self._repositories.append(found)
+        return found
 
     def _make(
         self,

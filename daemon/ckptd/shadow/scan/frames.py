@@ -4,6 +4,7 @@ import os
 from typing import Final
 
 from ckptd.shadow.scan.basis import Basis
+from ckptd.shadow.scan.look import Look
 from ckptd.shadow.scan.model import DirNode
 
 __all__ = ["DIR_FLAGS", "Frame", "FrameStack"]
@@ -17,7 +18,8 @@ _MAX_OPEN: Final = 48
 class Frame:
     """A directory on the way: what has been listed of it, and the directories that still have to be walked.
 
-    ``fd`` is -1 while the directory is closed, and for good where it could not be found again.
+    ``fd`` is -1 while the directory is closed, and for good where it could not be found again. ``look`` says which
+    names to look at, None: all of them.
     """
 
     __slots__ = (
@@ -28,6 +30,7 @@ class Frame:
         "identity",
         "ignored",
         "is_store",
+        "look",
         "name",
         "now_ns",
         "old",
@@ -46,6 +49,7 @@ class Frame:
         self.basis = basis
         self.only_tracked = False
         self.is_store = False
+        self.look: Look | None = None
         self.now_ns = 0
         self.identity = (0, 0)
         self.entries: dict[bytes, bytes] = {}

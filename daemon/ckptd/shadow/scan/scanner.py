@@ -23,6 +23,7 @@ from ckptd.shadow.scan.entry import SIGNATURE, is_racy, is_settled, mode_of, pac
 from ckptd.shadow.scan.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, STORE, UNREADABLE, UNSTABLE, Exclusion
 from ckptd.shadow.scan.foreignstore import is_store_folder
 from ckptd.shadow.scan.frames import DIR_FLAGS, Frame, FrameStack
+from ckptd.shadow.scan.look import Look, covers
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.mounts import clock_margin_ns, mounts_below
 from ckptd.shadow.scan.reading import STREAM_ABOVE_BYTES, ReadResult, read_file, read_link, refuse_shortage
@@ -32,6 +33,8 @@ from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, format_tree, is_git_di
 __all__ = ["ScanLimits", "ScanResult", "Scanner", "is_temporary"]
 
 _TEMPORARY: Final = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
+# Names by which a directory has rules, is a repository, or is a store.
+_TELLING: Final = frozenset({b".git", b".gitignore", b".ckptignore", b".lock", b"HEAD", b"ckpt", b"objects"})
 _COARSE_NS: Final = 1_000_000_000
 _COARSE_MARGIN_NS: Final = 2_000_000_000
 _ENCODING: Final = sys.getfilesystemencoding()
@@ -60,7 +63,9 @@ class ScanResult(NamedTuple):
     """What a scan saw. ``read_count`` files were opened, ``read_bytes`` bytes of them hashed, and ``listed_count``
     directories listed; ``problems`` are sentences for people.
 
-    ``unknown_rules`` are ignore files that could not be read.
+    ``unknown_rules`` are ignore files that could not be read. ``linked`` are the files with more than one name,
+    ``mounts`` the mount points below the root, ``place`` its device and inode, ``repositories`` what was known by
+    then of Git repositories in it. ``partial``: only what was said to have changed was looked at.
     """
 
     root: DirNode
@@ -71,6 +76,11 @@ class ScanResult(NamedTuple):
     read_count: int
     read_bytes: int
     listed_count: int
+    linked: frozenset[bytes] = frozenset()
+    mounts: frozenset[bytes] = frozenset()
+    place: tuple[int, int] = (0, 0)
+    repositories: tuple[Basis, ...] = ()
+    partial: bool = False
 
 
 class Scanner:
@@ -113,14 +123,59 @@ class Scanner:
         """
         pulse = Pulse(cancelled, progress)
         walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, rehash, pulse, keep)
+        return self._run(walk, pulse, old, None, None)
+
+    def rescan(
+        self,
+        before: ScanResult,
+        look: Look,
+        sink: ObjectSink,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int], None] = lambda _files, _bytes: None,
+    ) -> ScanResult | None:
+        """Look at some names only, and take everything else as ``before`` has it, which was a scan by this scanner.
+
+        None where that cannot be right: rules, mounts or the root itself are no longer what they were. Files with
+        more than one name are looked at in any case. Raises DomainError as scan() does.
+        """
+        if before.problems or before.unknown_rules or not all(map(self._basis_maker.is_current, before.repositories)):
+            return None
+        for path in before.linked:
+            folder, _, name = path.rpartition(b"/")
+            _look_into(look, folder).names.add(name)
+        pulse = Pulse(cancelled, progress)
+        walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, False, pulse, _keep_nothing)
+        try:
+            return self._run(walk, pulse, before.root, look, before)
+        except _ElsewhereError:
+            return None
+
+    def _run(
+        self,
+        walk: "_Walk",
+        pulse: Pulse,
+        old: DirNode | None,
+        look: Look | None,
+        before: ScanResult | None,
+    ) -> ScanResult:
         # What a scan that was called off had found belongs to no result.
         self._basis_maker.take_unknown_rules()
         self._basis_maker.take_problems()
+        self._basis_maker.take_repositories()
         fd, found = self._open_root()
+        place = (found.st_dev, found.st_ino)
         walk.root_dev = found.st_dev
         walk.margin_ns = clock_margin_ns(found.st_dev)
         walk.mounts = mounts_below(self._root)
-        root = walk.run(Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root))
+        if before is not None and (before.place, before.mounts) != (place, walk.mounts):
+            os.close(fd)
+            raise _ElsewhereError
+        frame = Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root)
+        frame.look = look
+        root = walk.run(frame)
+        if before is not None:
+            walk.carry_over(before)
         unknown = self._basis_maker.take_unknown_rules()
         problems = self._basis_maker.take_problems()
         listed = {item.path for item in walk.skipped}
@@ -134,6 +189,11 @@ class Scanner:
             pulse.files,
             pulse.bytes,
             walk.listed_count,
+            frozenset(walk.linked),
+            walk.mounts,
+            place,
+            (*self._basis_maker.take_repositories(), *(before.repositories if before is not None else ())),
+            partial=before is not None,
         )
 
     def _open_root(self) -> tuple[int, os.stat_result]:
@@ -150,6 +210,16 @@ class Scanner:
                 ) from error
             raise from_os_error(error, "open the worktree", self._root) from error
         return fd, os.fstat(fd)
+
+
+class _ElsewhereError(Exception):
+    """What a partial scan would build on is not there any more."""
+
+
+def _look_into(look: Look, folder: bytes) -> Look:
+    for part in folder.split(b"/") if folder else ():
+        look = look.child(part)
+    return look
 
 
 class _Walk:
@@ -180,6 +250,15 @@ class _Walk:
         self.skipped: list[Exclusion] = []
         self.excluded: list[Exclusion] = []
         self.listed_count = 0
+        self.linked: set[bytes] = set()
+        self.looked_at: set[bytes] = set()
+
+    def carry_over(self, before: ScanResult) -> None:
+        """Take over what an earlier scan said of paths that this one has not looked at."""
+        tops = frozenset(self.looked_at)
+        self.skipped += [item for item in before.skipped if not covers(tops, item.path)]
+        self.excluded += [item for item in before.excluded if not covers(tops, item.path)]
+        self.linked |= {path for path in before.linked if not covers(tops, path)}
 
     def run(self, root: Frame) -> DirNode:
         self._stack = stack = FrameStack(root)
@@ -225,10 +304,14 @@ class _Walk:
         parent.children[frame.name] = node
 
     def _list(self, frame: Frame) -> None:
-        """Look at every name of a directory, and read the files that differ from the model."""
+        """Look at every name of a directory, or at some of them, and read the files that differ from the model."""
         self._pulse.beat()
         self.listed_count += 1
         frame.now_ns = self._clock_ns()
+        if frame.look is not None and frame.old is not None and self._list_some(frame, frame.look, frame.old):
+            return
+        frame.look = None
+        self.looked_at.add(frame.path)
         try:
             with os.scandir(frame.fd) as listing:
                 items = {item.name.encode(_ENCODING, _ERRORS): item for item in listing}
@@ -259,11 +342,55 @@ class _Walk:
             except OSError as error:
                 self._skip(frame.path_of(name), UNREADABLE, error.strerror)
                 continue
+            if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+                self.linked.add(frame.path_of(name))
             # The short way of nearly every file of an idle scan; all else is decided step by step.
             if before is not None and is_settled(before, found) and found.st_size <= largest:
                 frame.entries[name] = before
             else:
                 self._sort_in(frame, name, found, known)
+
+    def _list_some(self, frame: Frame, look: Look, old: DirNode) -> bool:
+        """Look at some names; False where the directory has to be listed: what it is or what rules it may be other."""
+        basis = old.basis
+        if not isinstance(basis, Basis) or frame.only_tracked or not look.names.isdisjoint(_TELLING):
+            return False
+        if (basis is not frame.basis and basis.parent is not frame.basis) or b".lock" in old.entries:
+            return False
+        frame.basis = basis
+        frame.entries, frame.children, frame.ignored = dict(old.entries), dict(old.children), set(old.ignored)
+        for name in (*look.names, *(name for name in look.below if name not in look.names)):
+            self._look_at(frame, name, look, old)
+        return True
+
+    def _look_at(self, frame: Frame, name: bytes, look: Look, old: DirNode) -> None:
+        """Decide anew about a name, or go into a directory that is known to be what it was."""
+        only_below = name not in look.names
+        known = name in old.children
+        if only_below and not known and name + b"/" in old.ignored:
+            return
+        found = self._stat(frame, name)
+        frame.children.pop(name, None)
+        if only_below and known and found is not None and stat.S_ISDIR(found.st_mode):
+            frame.pending.append((name, found, name + b"/" in old.ignored))
+            return
+        self.looked_at.add(frame.path_of(name))
+        frame.entries.pop(name, None)
+        frame.ignored -= {name, name + b"/"}
+        if found is None or self._is_never_saved(frame, name):
+            return
+        if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
+            self.linked.add(frame.path_of(name))
+        self._sort_in(frame, name, found, None)
+
+    def _stat(self, frame: Frame, name: bytes) -> os.stat_result | None:
+        try:
+            return os.stat(name, dir_fd=frame.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._skip(frame.path_of(name), UNREADABLE, error.strerror)
+            return None
 
     def _is_never_saved(self, frame: Frame, name: bytes) -> bool:
         """Tell whether a name is left out by what it is, and say so where a person might wonder."""
@@ -385,6 +512,8 @@ class _Walk:
             return None
         frame = Frame(fd, path, name, perm, old, parent.basis)
         frame.only_tracked = ignored or parent.only_tracked
+        if parent.look is not None and name not in parent.look.names and old is not None:
+            frame.look = parent.look.below.get(name)
         return frame
 
     def _finish(self, frame: Frame) -> DirNode:
