@@ -175,6 +175,10 @@ class AsyncCheckPointStore:
     def resume(self) -> None:
         """Finish or undo the restore that was cut off."""
 
+    @_of_blocking(CheckPointStore.drop)
+    def drop(self) -> None:
+        """Remove checkpoints for good."""
+
     @_of_blocking(CheckPointStore.verify)
     def verify(self) -> None:
         """Look for damage in the store."""

@@ -12,7 +12,7 @@ from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import StateError, error_of
 from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
-from fabricatio_checkpoint.upkeep import VerifyResult
+from fabricatio_checkpoint.upkeep import DropResult, VerifyResult
 from fabricatio_checkpoint.wire import AnyPath
 
 __all__ = ["AnyPath", "CheckPointStore"]
@@ -243,6 +243,14 @@ class CheckPointStore:
             digest=digest,
             skip_conflicts=skip_conflicts,
         )
+
+    def drop(self, *ids: str, dry_run: bool = False, force: bool = False) -> DropResult:
+        """Remove checkpoints for good, with their tags; head may be one of them.
+
+        StateError for one that is tagged, or that an undo, redo or resume needs, unless ``force``. Their content leaves
+        the store with gc(), if no other checkpoint holds it; the result's ``held`` lists those that do.
+        """
+        return self._write("checkpoint.drop", DropResult.from_wire, ids=list(ids), dry_run=dry_run, force=force)
 
     def verify(self, *, read_data: bool = False) -> VerifyResult:
         """Look for damage in the store: what is lost, and which checkpoints need it. Nothing is changed.

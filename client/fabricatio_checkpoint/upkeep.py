@@ -5,7 +5,15 @@ from typing import Self
 
 from fabricatio_checkpoint.record import Wire, path_text
 
-__all__ = ["AffectedCheckpoint", "DamagedFile", "DamagedObject", "VerifyResult"]
+__all__ = [
+    "AffectedCheckpoint",
+    "DamagedFile",
+    "DamagedObject",
+    "DropResult",
+    "DroppedCheckpoint",
+    "HoldingCheckpoint",
+    "VerifyResult",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +112,63 @@ class VerifyResult:
             damaged_count=wire["damaged_count"],
             files=tuple(DamagedFile.from_wire(each) for each in wire["files"]),
             notes=tuple(wire["notes"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedCheckpoint:
+    """A checkpoint that is gone or, as a plan, would be; ``kind`` is None where it could not be read."""
+
+    id: str
+    seq: int
+    kind: str | None
+    tags: tuple[str, ...]
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(wire["id"], wire["seq"], wire["kind"], tuple(wire["tags"]))
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingCheckpoint:
+    """A checkpoint that has ``files`` of the contents that the dropped ones brought."""
+
+    id: str
+    seq: int
+    files: int
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(wire["id"], wire["seq"], wire["files"])
+
+
+@dataclass(frozen=True, slots=True)
+class DropResult:
+    """What a drop did; ``head`` is head after it.
+
+    ``files`` counts the contents that the dropped checkpoints had and the ones before them had not, ``held`` are the
+    other checkpoints that have some of those (``all_searched`` false: there were too many to look at all).
+    """
+
+    dropped: tuple[DroppedCheckpoint, ...]
+    head: str | None
+    files: int
+    held: tuple[HoldingCheckpoint, ...]
+    all_searched: bool
+    dry_run: bool
+    notes: tuple[str, ...]
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(
+            dropped=tuple(DroppedCheckpoint.from_wire(each) for each in wire["dropped"]),
+            head=wire["head"],
+            files=wire["files"],
+            held=tuple(HoldingCheckpoint.from_wire(each) for each in wire["held"]),
+            all_searched=wire["all_searched"],
+            dry_run=wire["dry_run"],
+            notes=tuple(wire.get("notes", ())),
         )

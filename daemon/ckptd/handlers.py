@@ -204,6 +204,12 @@ async def resume(daemon_: Daemon, peer: Peer, params: worktree.ResumeParams) -> 
     )
 
 
+async def drop(daemon_: Daemon, peer: Peer, params: checkpoint.DropParams) -> checkpoint.DropResult:
+    """Remove checkpoints by hand."""
+    caller, directory = peer.caller(), _directory(params)
+    return await daemon_.manager.write(directory, params.worktree, lambda writer: writer.drop(params, caller), caller)
+
+
 async def prune(daemon_: Daemon, _peer: Peer, params: store.PruneParams) -> store.PruneResult:
     """Delete the stores of worktrees that are gone."""
     return await daemon_.manager.prune(_directory(params), dry_run=params.dry_run)
@@ -241,6 +247,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "checkpoint.restore": restore,
     "checkpoint.undo": undo,
     "checkpoint.redo": redo,
+    "checkpoint.drop": drop,
     "store.prune": prune,
     "store.verify": verify,
 }

@@ -202,6 +202,54 @@ class RestoreParams(Request, frozen=True, kw_only=True):
     recreate: bool = False
 
 
+class DropParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.drop``: remove checkpoints by hand, with their tags.
+
+    Refused without ``force`` (``checkpoint_needed``): what is tagged, and the safety checkpoints of what can still be
+    undone, redone or resumed. The content leaves the store with the next ``store.gc``, if nothing else holds it.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    ids: list[str]
+    dry_run: bool = False
+    force: bool = False
+
+
+class DroppedCheckpoint(Result, frozen=True, kw_only=True):
+    """A checkpoint that is gone, or with ``dry_run`` would be; ``kind`` is None where it could not be read."""
+
+    id: str
+    seq: int
+    kind: Kind | None
+    tags: list[str]
+
+
+class HoldingCheckpoint(Result, frozen=True, kw_only=True):
+    """A checkpoint that has ``files`` of the contents that the dropped ones brought."""
+
+    id: str
+    seq: int
+    files: int
+
+
+class DropResult(Result, frozen=True, kw_only=True):
+    """What a drop did. ``head`` is head after it: the newest manual or automatic checkpoint left, where head went.
+
+    ``files`` counts the contents that the dropped checkpoints had and the ones that they are compared with had not;
+    ``held`` are all other checkpoints that have some of those. ``all_searched`` false: there were too many to look at.
+    """
+
+    dropped: list[DroppedCheckpoint]
+    head: str | None
+    files: int
+    held: list[HoldingCheckpoint]
+    all_searched: bool
+    dry_run: bool
+    notes: list[str] = []
+
+
 class StepParams(Request, frozen=True, kw_only=True):
     """``checkpoint.undo`` and ``checkpoint.redo``: reverse the newest restore, or the newest undo."""
 

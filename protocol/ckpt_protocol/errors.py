@@ -55,6 +55,7 @@ _ROWS: Final = (
     ErrorKind("expired_cursor", 2014, "state", True),
     ErrorKind("nothing_to_resume", 2015, "state", False),
     ErrorKind("precondition_failed", 2016, "state", False),
+    ErrorKind("checkpoint_needed", 2017, "state", False),
     # storage, 3000
     ErrorKind("store_damaged", 3001, "storage", False),
     ErrorKind("store_format", 3002, "storage", False),

@@ -36,6 +36,7 @@ _ROWS: Final = (
     Method("checkpoint.restore", checkpoint.RestoreParams, checkpoint.RestoreResult, True),
     Method("checkpoint.undo", checkpoint.StepParams, checkpoint.RestoreResult, True),
     Method("checkpoint.redo", checkpoint.StepParams, checkpoint.RestoreResult, True),
+    Method("checkpoint.drop", checkpoint.DropParams, checkpoint.DropResult, True),
     Method("store.prune", store.PruneParams, store.PruneResult, True),
     Method("store.verify", store.VerifyParams, store.VerifyResult, False),
 )

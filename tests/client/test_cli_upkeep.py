@@ -82,3 +82,35 @@ def test_a_damaged_store(daemon, ckpt, json):
     assert "  checkpoint #2: cannot be read at all" in lines
     assert "  blob ababababab is missing, needed by #3" in lines
     assert '    "caf\\351"' in lines
+
+
+DROPPED = {
+    "dropped": [{"id": ID, "seq": 7, "kind": "manual", "tags": ["good"]}],
+    "head": None,
+    "files": 2,
+    "held": [{"id": "ab" * 20, "seq": 8, "files": 1}],
+    "all_searched": True,
+    "dry_run": False,
+    "notes": ["gc frees it"],
+}
+
+
+def test_drop(daemon, ckpt):
+    daemon.answers["checkpoint.drop"] = lambda params: {**DROPPED, "dry_run": params["dry_run"]}
+    done = ckpt("drop", "#7", "good", "--force")
+    assert done.code == 0
+    assert done.out.splitlines() == [
+        "dropped #7 1a2b3c4d5e (manual) [good]",
+        "head is nothing",
+        "2 file contents came with it; also in: #8 (1)",
+    ]
+    assert done.stderr == "ckpt: gc frees it\n"
+    assert ckpt("drop", "#7", "--dry-run").out.startswith("would drop #7")
+    assert ckpt("drop", "#7", "--json").document == DROPPED
+    asked = daemon.calls("checkpoint.drop")
+    assert [(one["ids"], one["force"], one["dry_run"]) for one in asked] == [
+        (["#7", "good"], True, False),
+        (["#7"], False, True),
+        (["#7"], False, False),
+    ]
+    assert ckpt("drop").code == 2

@@ -22,8 +22,9 @@ pytestmark = pytest.mark.core
 
 SOURCES = list(Path(ckptd.__file__).parent.rglob("*.py"))
 
-BY_OTHERS = {"store-aside", "worktree-before-rename", "worktree-before-undo"}
-"""Steps that are not in the plan of the kills: of a prune, of file systems without exchange, of directories that go."""
+BY_OTHERS = {"store-aside", "worktree-before-rename", "worktree-before-undo", "refs-packed", "ref-deleted"}
+"""Steps that are not in the plan of the kills: of a prune, of file systems without exchange, of directories that go, of
+drops and of housekeeping."""
 
 
 def in_source() -> list[str]:
@@ -51,6 +52,7 @@ def everything(desk: Desk) -> None:
     desk.save("second")
     desk.reset(first)
     merge_packs(desk.repo.objects.pack_dir)
+    assert desk.repo.refs.pack(1)
     desk.reopen()
     moved(desk, first)
     desk.close()

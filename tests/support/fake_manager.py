@@ -21,6 +21,7 @@ SIDES = {
     "checkpoint.undo": "undo",
     "checkpoint.redo": "redo",
     "worktree.resume": "resume",
+    "checkpoint.drop": "drop",
     "checkpoint.head": "head",
     "checkpoint.list": "list",
     "checkpoint.show": "show",

@@ -347,6 +347,23 @@ SAMPLES: dict[str, Sample] = {
     ),
     "checkpoint.undo": STEP,
     "checkpoint.redo": STEP,
+    "checkpoint.drop": Sample(
+        checkpoint.DropParams(**TOKENED, ids=["#41", ID], dry_run=True, force=True),
+        checkpoint.DropParams(**LEAST_TOKENED, ids=["0123"]),
+        checkpoint.DropResult(
+            dropped=[
+                checkpoint.DroppedCheckpoint(id=ID, seq=42, kind="manual", tags=["good"]),
+                checkpoint.DroppedCheckpoint(id=SAFETY, seq=43, kind=None, tags=[]),
+            ],
+            head=SAFETY,
+            files=2,
+            held=[checkpoint.HoldingCheckpoint(id=SAFETY, seq=44, files=1)],
+            all_searched=False,
+            dry_run=True,
+            notes=["the reset can no longer be undone"],
+        ),
+        checkpoint.DropResult(dropped=[], head=None, files=0, held=[], all_searched=True, dry_run=False),
+    ),
     "store.prune": Sample(
         store.PruneParams(checkpoint_dir=HOME, token=TOKEN, dry_run=True),
         store.PruneParams(checkpoint_dir=PathB64(b64="L3Nycy//"), token=TOKEN),

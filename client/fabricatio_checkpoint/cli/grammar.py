@@ -161,6 +161,16 @@ _ROWS = (
         options=(_YES,),
     ),
     Command(
+        "drop", "upkeep.drop", "remove checkpoints for good; gc then removes what nothing else holds",
+        "ckpt drop 3f78685078 '#12' --dry-run",
+        words=(Word("ID", 1, None),),
+        options=(
+            _DRY_RUN,
+            Option("force", "also what is tagged, or what an undo needs, which is then lost"),
+            _YES,
+        ),
+    ),
+    Command(
         "verify", "upkeep.verify", "look for damage in the store; names the checkpoints that have lost something",
         "ckpt verify --read-data",
         options=(Option("read-data", "read and hash all content, too"),),

@@ -47,6 +47,10 @@ class Writer(Protocol):
         """Finish or undo the restore that was cut off."""
         ...
 
+    def drop(self, params: checkpoint.DropParams, caller: Caller) -> checkpoint.DropResult:
+        """Remove checkpoints by hand."""
+        ...
+
     def close(self) -> None:
         """Let go of files and memory; nothing else is called afterwards."""
         ...

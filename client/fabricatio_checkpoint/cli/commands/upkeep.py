@@ -1,8 +1,11 @@
-"""``verify``: looking after a worktree's store."""
+"""``drop`` and ``verify``: looking after a worktree's store."""
 
 from __future__ import annotations
 
+from fabricatio_checkpoint.cli.prompt import agreed, somebody_there
 from fabricatio_checkpoint.cli.text import MANY, counted, short, size, visible, wire_text
+from fabricatio_checkpoint.errors import error_of
+from fabricatio_checkpoint.wire import new_token
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,9 +14,48 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["verify"]
+__all__ = ["drop", "verify"]
 
 EXIT_DAMAGED = 50
+
+
+def drop(session: Session) -> int:
+    """Remove checkpoints. There is no way back, so a person at a terminal is asked."""
+    given = session.arguments
+    params: dict[str, Any] = {"ids": given.words["ID"], "force": given.flag("force")}
+    if not (given.flag("dry-run") or given.flag("yes")) and somebody_there():
+        for line in _dropped(_ask_drop(session, params, dry_run=True)):
+            session.out.note(line)
+        if not agreed("Drop for good?"):
+            raise error_of("cancelled", "not dropped; nothing was changed")
+    result = _ask_drop(session, params, dry_run=given.flag("dry-run"))
+    if session.out.json:
+        session.out.document(result)
+        return 0
+    for line in _dropped(result):
+        session.out.line(line)
+    for note in result.get("notes", ()):
+        session.out.note(visible(note))
+    return 0
+
+
+def _ask_drop(session: Session, params: dict[str, Any], *, dry_run: bool) -> dict[str, Any]:
+    return session.ask("checkpoint.drop", token=new_token(), dry_run=dry_run, **params)
+
+
+def _dropped(result: dict[str, Any]) -> Iterator[str]:
+    verb = "would drop" if result["dry_run"] else "dropped"
+    for one in result["dropped"]:
+        tags = f" [{visible(', '.join(one['tags']))}]" if one["tags"] else ""
+        yield f"{verb} #{one['seq']} {short(one['id'])} ({one['kind'] or 'unreadable'}){tags}"
+    yield f"head {'would be' if result['dry_run'] else 'is'} {short(result['head']) if result['head'] else 'nothing'}"
+    if not result["files"]:
+        return
+    brought = f"{counted(result['files'], 'file content')} came with it"
+    held = ", ".join(f"#{one['seq']} ({one['files']})" for one in result["held"][:MANY])
+    more = f" and {len(result['held']) - MANY} more" if len(result["held"]) > MANY else ""
+    searched = "" if result["all_searched"] else "; not all checkpoints were looked at"
+    yield f"{brought}; also in: {held or 'no other checkpoint'}{more}{searched}"
 
 
 def verify(session: Session) -> int:

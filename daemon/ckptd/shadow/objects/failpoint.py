@@ -31,6 +31,8 @@ FAILPOINTS: Final[dict[str, str]] = {
     "info-durable": "a checkpoint's info has its ref, the checkpoint has none",
     "checkpoint-durable": "a checkpoint has its ref",
     "tag-durable": "a tag points to its checkpoint",
+    "refs-packed": "the file of packed refs is new, and on disk",
+    "ref-deleted": "a ref that is dropped, or stands in the packed file now, has lost its own file",
     "head-written": "HEAD is set",
     "model-written": "the model is on disk",
     "planned": "a restore knows what to do",

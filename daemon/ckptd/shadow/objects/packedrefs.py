@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from ckptd.errors import from_os_error
 from ckptd.shadow.objects.durable import fsync_dir, read_if_there
+from ckptd.shadow.objects.failpoint import reach
 
 __all__ = ["PackedRefs"]
 
@@ -75,6 +76,7 @@ class PackedRefs:
                 os.unlink(lock)
                 raise
             fsync_dir(os.path.dirname(self.path))
+            reach("refs-packed")
         except OSError as error:
             raise from_os_error(error, "write", self.path) from error
 

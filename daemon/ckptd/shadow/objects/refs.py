@@ -160,6 +160,7 @@ class Refs:
             try:
                 os.unlink(path)
                 folders.add(os.path.dirname(path))
+                reach("ref-deleted")
             except FileNotFoundError:
                 continue
             except OSError as error:

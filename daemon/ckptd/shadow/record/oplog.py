@@ -21,11 +21,11 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import TEMP_PREFIX, fsync_dir, replace_file
 from ckptd.shadow.objects.failpoint import reach
 
-__all__ = ["NO_MARK", "Intent", "Mark", "OperationLog", "Outcome", "Pass", "Verb"]
+__all__ = ["NO_MARK", "Dropped", "Intent", "Mark", "OperationLog", "Outcome", "Pass", "Verb"]
 
 _logger = logging.getLogger(__name__)
 
-Verb = Literal["open", "save", "reset", "rollback", "undo", "redo"]
+Verb = Literal["open", "save", "reset", "rollback", "undo", "redo", "drop"]
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,13 +35,21 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     paths: list[WirePath]
 
 
+class Dropped(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint that is dropped."""
+
+    seq: int
+    id: str
+
+
 class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defaults=True):
     """What an operation is about to do. ``before`` and ``after`` are heads; ``paths`` those that a restore changes.
 
     ``target`` is the checkpoint whose content a restore writes, ``safety`` the one that holds what it overwrites,
     ``undoes`` the number of the operation that an undo or redo reverses. Of a save: ``tag`` is to point to it, and
     ``files`` counts what is in it. ``resumed``: how a restore went on after it had been cut off, oldest first;
-    ``paths`` and ``safety`` stay those of its first pass.
+    ``paths`` and ``safety`` stay those of its first pass. Of a drop: the checkpoints that go, the tags and the notes of
+    copies that go with them, the operations that nobody can go on with afterwards, and the ``answer`` to give.
     """
 
     n: int
@@ -61,6 +69,11 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
     tag: str | None = None
     files: int = 0
     resumed: list[Pass] = []
+    dropped: list[Dropped] = []
+    untagged: list[str] = []
+    uncopied: list[str] = []
+    given_up: list[int] = []
+    answer: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_defaults=True):
@@ -163,7 +176,7 @@ class OperationLog:
         reach("log-durable")
         self._note(line)
 
-    def conclude(self, outcome: Outcome, *, durable: bool = True) -> bool:
+    def conclude(self, outcome: Intent | Outcome, *, durable: bool = True) -> bool:
         """Write an outcome of what is done already: where the disk refuses it, it still holds for this process.
 
         Opening the store finds it out again, as after a crash. False tells that it is not on disk.

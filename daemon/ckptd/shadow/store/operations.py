@@ -5,6 +5,7 @@ from ckpt_protocol.structs import CheckpointRecord, Worktree
 from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.diffing import Differ
+from ckptd.shadow.store.dropping import Dropper
 from ckptd.shadow.store.identity import check_identity
 from ckptd.shadow.store.reader import to_changes, to_left_out
 from ckptd.shadow.store.recovery import interrupted
@@ -25,6 +26,7 @@ class StoreWriter:
         self._saver = Saver(repository)
         self._restorer = Restorer(repository)
         self._differ = Differ(repository)
+        self._dropper = Dropper(repository)
 
     def check_place(self, place: Worktree) -> None:
         """Compare the client's view of the worktree with ours; raises DomainError ``identity_mismatch``."""
@@ -49,6 +51,10 @@ class StoreWriter:
     def resume(self, params: worktree.ResumeParams, caller: AskerLike) -> checkpoint.RestoreResult:
         """Finish or undo the restore that was cut off."""
         return self._restorer.resume(params, Asker(caller))
+
+    def drop(self, params: checkpoint.DropParams, caller: AskerLike) -> checkpoint.DropResult:
+        """Remove checkpoints by hand."""
+        return self._dropper.drop(params, Asker(caller))
 
     def diff(self, params: checkpoint.DiffParams, caller: AskerLike) -> checkpoint.DiffResult:
         """Give a piece of a patch."""

@@ -9,7 +9,7 @@ import msgspec
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import read_if_there
-from ckptd.shadow.record.oplog import Intent, Outcome
+from ckptd.shadow.record.oplog import Intent, Mark, Outcome
 from ckptd.shadow.scan.model import load_model
 from ckptd.shadow.store.metadata import read_metadata
 
@@ -37,7 +37,7 @@ def check_records(folder: bytes, notes: list[str]) -> Iterator[tuple[bytes, str]
 
 def _damaged_lines(path: bytes) -> int:
     """Count the lines of the log that are not records; its very end may be in the making."""
-    decoder = msgspec.json.Decoder(Intent | Outcome)
+    decoder = msgspec.json.Decoder(Intent | Outcome | Mark)
     damaged = 0
     try:
         with open(path, "rb") as file:
@@ -51,7 +51,7 @@ def _damaged_lines(path: bytes) -> int:
     return damaged
 
 
-def _is_record(decoder: "msgspec.json.Decoder[Intent | Outcome]", line: bytes) -> bool:
+def _is_record(decoder: "msgspec.json.Decoder[Intent | Outcome | Mark]", line: bytes) -> bool:
     try:
         decoder.decode(line)
     except msgspec.MsgspecError:

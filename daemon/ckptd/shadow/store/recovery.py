@@ -20,7 +20,7 @@ from ckptd.shadow.store.passes import planned
 from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.trees.view import find_state
 
-__all__ = ["clear_up", "interrupted", "recover", "sweep", "unfinished"]
+__all__ = ["clear_up", "finish_drop", "interrupted", "recover", "sweep", "unfinished"]
 
 _logger = logging.getLogger(__name__)
 
@@ -51,19 +51,39 @@ def _sweep_tree(top: bytes, *, deep: bool) -> None:
 def recover(log: OperationLog, lookup: Lookup, refs: Refs) -> None:
     """Close the operations that were cut off before they could touch anything, and the saves that were done.
 
-    A save is done when its ref is. A restore whose safety checkpoint has no ref had not begun to write; one that
-    has stays open: its paths may be half written, and undoing it brings back all of them. One without a safety
-    checkpoint had nothing to write.
+    A save is done when its ref is; a drop is done to its end. A restore whose safety checkpoint has no ref had not
+    begun to write; one that has stays open: its paths may be half written, and undoing it brings back all of them. One
+    without a safety checkpoint had nothing to write.
     """
+    open_ones = [intent for intent in log.intents.values() if intent.n not in log.outcomes]
+    for intent in open_ones:
+        if intent.verb == "drop":
+            _finish_dropping(intent, log, refs)
     ids = lookup.ids()
-    for intent in list(log.intents.values()):
-        if intent.n in log.outcomes:
+    for intent in open_ones:
+        if intent.n in log.outcomes or intent.verb == "drop":
             continue
         if intent.verb == "save":
             _set_tag(intent, refs, ids)
             log.conclude(_saved(intent, lookup) if intent.id in ids else Outcome(n=intent.n, done=False))
         elif intent.safety not in ids:
             log.conclude(Outcome(n=intent.n, done=False))
+
+
+def _finish_dropping(intent: Intent, log: OperationLog, refs: Refs) -> None:
+    """A disk that refuses to let go of refs keeps no store shut: the next opening tries again."""
+    try:
+        finish_drop(intent, log, refs)
+    except DomainError as error:
+        _logger.warning("%s", error)
+
+
+def finish_drop(intent: Intent, log: OperationLog, refs: Refs) -> None:
+    """Do what the intent of a drop says, as far as it is not done yet; raises DomainError where the disk refuses."""
+    refs.delete([one.seq for one in intent.dropped], intent.untagged, intent.uncopied)
+    for number in intent.given_up:
+        log.conclude(Outcome(n=number, done=False))
+    log.conclude(Outcome(n=intent.n, result=intent.answer))
 
 
 def _set_tag(intent: Intent, refs: Refs, ids: frozenset[str]) -> None:

@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -170,7 +170,7 @@ class Repository:
 
         Raises DomainError where the disk refuses; then nothing has come of it.
         """
-        seq = self._next_seq()
+        seq = self.next_seq
         now = int(self.clock())
         info = None
         if info_tree is not None:
@@ -300,7 +300,9 @@ class Repository:
             self.legacy.close()
         self.log.close()
 
-    def _next_seq(self) -> int:
+    @property
+    def next_seq(self) -> int:
+        """A number that no checkpoint of this store has ever had."""
         return max(self.log.next_seq, max(self.refs.checkpoint_names(), default=0) + 1)
 
     def _load_model(self) -> None:
@@ -329,17 +331,17 @@ class Repository:
         if here in seqs and (wanted not in seqs or seqs[here] >= self.log.next_seq):
             wanted = here
         elif wanted not in seqs:
-            wanted = self._newest(by_seq)
+            wanted = self.newest_but(())
         if wanted != here:
             self.set_head(wanted)
         else:
             self._head = wanted
             self.lookup.take_head(wanted)
 
-    def _newest(self, by_seq: Mapping[int, str]) -> str | None:
-        for seq in sorted(by_seq, reverse=True):
-            one = by_seq[seq]
-            if self.lookup.is_readable(one) and self.lookup.load(one).facts.kind != "safety":
+    def newest_but(self, without: Collection[str]) -> str | None:
+        """Give the newest manual or automatic checkpoint that can be read, and is none of these."""
+        for one in reversed(list(self.lookup.by_seq().values())):
+            if one not in without and self.lookup.is_readable(one) and self.lookup.load(one).facts.kind != "safety":
                 return one
         return None
 

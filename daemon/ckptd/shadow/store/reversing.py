@@ -18,6 +18,7 @@ def reversal(repo: Repository, verb: Verb, done: Intent, terms: Terms, begun: In
     ``begun`` is the intent of this very reversal where it was cut off. Raises DomainError where a safety checkpoint
     of ``done`` is gone.
     """
+    _refuse_dropped(repo, verb, done)
     outcome = repo.log.outcomes.get(done.n)
     changed = planned(done) if outcome is None or outcome.paths is None else {from_wire(one) for one in outcome.paths}
     passes = passes_of(done, repo.lookup, answered=outcome is not None)
@@ -37,6 +38,18 @@ def reversal(repo: Repository, verb: Verb, done: Intent, terms: Terms, begun: In
         left_by=_left_by(repo, done),
         begun=begun,
     )
+
+
+def _refuse_dropped(repo: Repository, verb: Verb, done: Intent) -> None:
+    """Nothing older is reversed in its place: it would not lead to what was there before ``done``."""
+    dropped = {one.id: one.seq for intent in repo.log.intents.values() for one in intent.dropped}
+    for one in (done.safety, *(later.safety for later in done.resumed)):
+        if one in dropped and one not in repo.lookup.ids():
+            raise DomainError(
+                "nothing_to_redo" if verb == "redo" else "nothing_to_undo",
+                f"the {done.verb} of {done.time} cannot be reversed: its safety checkpoint #{dropped[one]} was dropped",
+                hint="ckpt ls shows what there is to go back to, with ckpt reset ID",
+            )
 
 
 def head_reversed(repo: Repository, done: Intent) -> str | None:
