@@ -179,6 +179,10 @@ class AsyncCheckPointStore:
     def drop(self) -> None:
         """Remove checkpoints for good."""
 
+    @_of_blocking(CheckPointStore.gc)
+    def gc(self) -> None:
+        """Remove from the store what no checkpoint needs."""
+
     @_of_blocking(CheckPointStore.verify)
     def verify(self) -> None:
         """Look for damage in the store."""

@@ -12,7 +12,7 @@ from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import StateError, error_of
 from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
-from fabricatio_checkpoint.upkeep import DropResult, VerifyResult
+from fabricatio_checkpoint.upkeep import DropResult, GcResult, VerifyResult
 from fabricatio_checkpoint.wire import AnyPath
 
 __all__ = ["AnyPath", "CheckPointStore"]
@@ -251,6 +251,10 @@ class CheckPointStore:
         the store with gc(), if no other checkpoint holds it; the result's ``held`` lists those that do.
         """
         return self._write("checkpoint.drop", DropResult.from_wire, ids=list(ids), dry_run=dry_run, force=force)
+
+    def gc(self, *, dry_run: bool = False) -> GcResult:
+        """Remove from the store what no checkpoint needs, and make it smaller; others may go on meanwhile."""
+        return self._write("store.gc", GcResult.from_wire, dry_run=dry_run)
 
     def verify(self, *, read_data: bool = False) -> VerifyResult:
         """Look for damage in the store: what is lost, and which checkpoints need it. Nothing is changed.

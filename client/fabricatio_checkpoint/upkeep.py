@@ -11,6 +11,7 @@ __all__ = [
     "DamagedObject",
     "DropResult",
     "DroppedCheckpoint",
+    "GcResult",
     "HoldingCheckpoint",
     "VerifyResult",
 ]
@@ -171,4 +172,39 @@ class DropResult:
             all_searched=wire["all_searched"],
             dry_run=wire["dry_run"],
             notes=tuple(wire.get("notes", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GcResult:
+    """What a collection did or, as a plan, what it would remove; bytes are those of the whole store on disk.
+
+    ``all_kept``: something is damaged, so that it is not known what is needed, and nothing was removed.
+    """
+
+    bytes_before: int
+    bytes_after: int
+    packs_before: int
+    packs_after: int
+    objects_removed: int
+    removed_bytes: int
+    refs_packed: int
+    all_kept: bool
+    dry_run: bool
+    notes: tuple[str, ...]
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(
+            bytes_before=wire["bytes_before"],
+            bytes_after=wire["bytes_after"],
+            packs_before=wire["packs_before"],
+            packs_after=wire["packs_after"],
+            objects_removed=wire["objects_removed"],
+            removed_bytes=wire["removed_bytes"],
+            refs_packed=wire["refs_packed"],
+            all_kept=wire["all_kept"],
+            dry_run=wire["dry_run"],
+            notes=tuple(wire["notes"]),
         )

@@ -1,11 +1,13 @@
 """One small function a method: it knows what a request needs of the manager, and nothing else."""
 
+import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import anyio
 import msgspec
 
 from ckpt_protocol import checkpoint, daemon, discover, openrpc, store, worktree
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from ckptd.core.manager import Manager
 
 __all__ = ["HANDLERS", "Daemon", "Handler", "Peer"]
+
+_LOOK_AGAIN_S: Final = 0.05
 
 
 class Peer:
@@ -215,6 +219,23 @@ async def prune(daemon_: Daemon, _peer: Peer, params: store.PruneParams) -> stor
     return await daemon_.manager.prune(_directory(params), dry_run=params.dry_run)
 
 
+async def gc(daemon_: Daemon, peer: Peer, params: store.GcParams) -> store.GcResult:
+    """Collect, a moment at a time: other operations of the worktree come in between."""
+    caller, directory, manager = peer.caller(), _directory(params), daemon_.manager
+    run = await manager.write(directory, params.worktree, lambda writer: writer.gc(params, caller), caller)
+    try:
+        while True:
+            result = await manager.write(directory, params.worktree, lambda _writer: run.step(), caller)
+            if result is not None:
+                return result
+            if run.is_waiting:
+                await anyio.sleep(_LOOK_AGAIN_S)
+    finally:
+        # Whoever asked may be gone; what was begun is cleared away all the same, by the thread that it belongs to.
+        with anyio.CancelScope(shield=True), contextlib.suppress(DomainError):
+            await manager.write(directory, params.worktree, lambda _writer: run.close(), Caller("ckptd"))
+
+
 async def verify(daemon_: Daemon, peer: Peer, params: store.VerifyParams) -> store.VerifyResult:
     """Look for damage, a moment at a time: other reads of the store come in between."""
     caller, directory, manager = peer.caller(), _directory(params), daemon_.manager
@@ -249,5 +270,6 @@ HANDLERS: Final[dict[str, Handler]] = {
     "checkpoint.redo": redo,
     "checkpoint.drop": drop,
     "store.prune": prune,
+    "store.gc": gc,
     "store.verify": verify,
 }

@@ -38,6 +38,7 @@ _ROWS: Final = (
     Method("checkpoint.redo", checkpoint.StepParams, checkpoint.RestoreResult, True),
     Method("checkpoint.drop", checkpoint.DropParams, checkpoint.DropResult, True),
     Method("store.prune", store.PruneParams, store.PruneResult, True),
+    Method("store.gc", store.GcParams, store.GcResult, True),
     Method("store.verify", store.VerifyParams, store.VerifyResult, False),
 )
 

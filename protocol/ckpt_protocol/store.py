@@ -6,6 +6,8 @@ __all__ = [
     "AffectedCheckpoint",
     "DamagedFile",
     "DamagedObject",
+    "GcParams",
+    "GcResult",
     "PruneParams",
     "PruneResult",
     "PrunedStore",
@@ -104,4 +106,32 @@ class VerifyResult(Result, frozen=True, kw_only=True):
     damaged_count: int
     listed_most: int
     files: list[DamagedFile]
+    notes: list[str]
+
+
+class GcParams(Request, frozen=True, kw_only=True):
+    """``store.gc``: remove what nothing needs from a worktree's store, and make few packs of many."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    dry_run: bool = False
+
+
+class GcResult(Result, frozen=True, kw_only=True):
+    """What a collection did, or with ``dry_run`` what it would remove.
+
+    ``bytes_before`` and ``bytes_after`` are the space that the whole store takes on disk. ``all_kept``: something is
+    damaged, so that it is not known what is needed, and nothing was removed.
+    """
+
+    bytes_before: int
+    bytes_after: int
+    packs_before: int
+    packs_after: int
+    objects_removed: int
+    removed_bytes: int
+    refs_packed: int
+    all_kept: bool
+    dry_run: bool
     notes: list[str]

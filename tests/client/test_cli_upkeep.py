@@ -114,3 +114,29 @@ def test_drop(daemon, ckpt):
         (["#7"], False, False),
     ]
     assert ckpt("drop").code == 2
+
+
+COLLECTED = {
+    "bytes_before": 4096,
+    "bytes_after": 2048,
+    "packs_before": 3,
+    "packs_after": 1,
+    "objects_removed": 5,
+    "removed_bytes": 1024,
+    "refs_packed": 4,
+    "all_kept": False,
+    "dry_run": False,
+    "notes": ["pack-0 is left as it is"],
+}
+
+
+def test_gc(daemon, ckpt):
+    daemon.answers["store.gc"] = lambda params: {**COLLECTED, "dry_run": params["dry_run"]}
+    done = ckpt("gc")
+    assert done.code == 0
+    assert done.out == "5 objects removed; 4.0 KiB in 3 packs before, 2.0 KiB in 1 pack now\n"
+    assert done.stderr == "ckpt: pack-0 is left as it is\n"
+    assert ckpt("gc", "--dry-run").out == "would remove 5 objects of 1.0 KiB\n"
+    assert ckpt("gc", "--json").document == COLLECTED
+    daemon.answers["store.gc"] = {**COLLECTED, "all_kept": True}
+    assert ckpt("gc").code == 3

@@ -26,15 +26,17 @@ SIDES = {
     "checkpoint.list": "list",
     "checkpoint.show": "show",
     "checkpoint.cat": "cat",
+    "store.gc": "gc",
     "store.verify": "verify",
 }
 
 
 class Run:
-    """A verification whose result is there at its second step."""
+    """A verification or collection whose result is there at its second step."""
 
     def __init__(self, result: object) -> None:
         self._results = [None, result]
+        self.is_waiting = False
 
     def step(self) -> object:
         return self._results.pop(0)
@@ -55,7 +57,7 @@ class Side:
         def operation(params: object, caller: Caller | None = None) -> object:
             self._manager.callers.append(caller)
             result = self._manager.answer(method)
-            return Run(result) if method == "store.verify" else result
+            return Run(result) if method in ("store.gc", "store.verify") else result
 
         return operation
 

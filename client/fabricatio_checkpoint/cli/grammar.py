@@ -171,6 +171,10 @@ _ROWS = (
         ),
     ),
     Command(
+        "gc", "upkeep.gc", "remove from the store what no checkpoint needs, and make it smaller", "ckpt gc",
+        options=(_DRY_RUN,),
+    ),
+    Command(
         "verify", "upkeep.verify", "look for damage in the store; names the checkpoints that have lost something",
         "ckpt verify --read-data",
         options=(Option("read-data", "read and hash all content, too"),),

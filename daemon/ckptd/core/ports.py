@@ -6,7 +6,7 @@ from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import Worktree
 from ckptd.core.caller import Caller
 
-__all__ = ["Caller", "Catalog", "OpenedStore", "Reader", "Verification", "Writer"]
+__all__ = ["Caller", "Catalog", "Collection", "OpenedStore", "Reader", "Verification", "Writer"]
 
 
 class Writer(Protocol):
@@ -51,8 +51,29 @@ class Writer(Protocol):
         """Remove checkpoints by hand."""
         ...
 
+    def gc(self, params: store.GcParams, caller: Caller) -> "Collection":
+        """Begin a collection; one that is under way ends where it is."""
+        ...
+
     def close(self) -> None:
         """Let go of files and memory; nothing else is called afterwards."""
+        ...
+
+
+class Collection(Protocol):
+    """A collection under way. It goes on in steps of the writer, so that other operations come in between."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is no hurry to make the next step."""
+        ...
+
+    def step(self) -> store.GcResult | None:
+        """Go on for a moment; give the result once it is there."""
+        ...
+
+    def close(self) -> None:
+        """Forget what is not finished; may be called again."""
         ...
 
 

@@ -1,7 +1,8 @@
-"""``drop`` and ``verify``: looking after a worktree's store."""
+"""``drop``, ``gc`` and ``verify``: looking after a worktree's store."""
 
 from __future__ import annotations
 
+from fabricatio_checkpoint.cli.failure import EXIT_LEFT_OUT
 from fabricatio_checkpoint.cli.prompt import agreed, somebody_there
 from fabricatio_checkpoint.cli.text import MANY, counted, short, size, visible, wire_text
 from fabricatio_checkpoint.errors import error_of
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["drop", "verify"]
+__all__ = ["drop", "gc", "verify"]
 
 EXIT_DAMAGED = 50
 
@@ -56,6 +57,28 @@ def _dropped(result: dict[str, Any]) -> Iterator[str]:
     more = f" and {len(result['held']) - MANY} more" if len(result["held"]) > MANY else ""
     searched = "" if result["all_searched"] else "; not all checkpoints were looked at"
     yield f"{brought}; also in: {held or 'no other checkpoint'}{more}{searched}"
+
+
+def gc(session: Session) -> int:
+    """Remove what nothing needs; 3 where damage has kept it all."""
+    result = session.ask("store.gc", token=new_token(), dry_run=session.arguments.flag("dry-run"))
+    if session.out.json:
+        session.out.document(result)
+    else:
+        session.out.line(_collected(result))
+        for note in result["notes"]:
+            session.out.note(visible(note))
+    return EXIT_LEFT_OUT if result["all_kept"] else 0
+
+
+def _collected(result: dict[str, Any]) -> str:
+    objects = counted(result["objects_removed"], "object")
+    if result["dry_run"]:
+        return f"would remove {objects} of {size(result['removed_bytes'])}"
+    return (
+        f"{objects} removed; {size(result['bytes_before'])} in {counted(result['packs_before'], 'pack')} before, "
+        f"{size(result['bytes_after'])} in {counted(result['packs_after'], 'pack')} now"
+    )
 
 
 def verify(session: Session) -> int:

@@ -6,6 +6,7 @@ import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import BinaryIO, NamedTuple
 
 from ckptd.errors import DomainError, from_os_error
@@ -24,6 +25,7 @@ TEMP_PREFIX = b"tmp_ckpt_"
 _LEVEL = 1
 _SMALL_OFFSET = 0x80000000
 _HEADER_BYTES = 12
+_REF_DELTA = 7
 _SYNC_EVERY_BYTES = 64 * 1024 * 1024
 
 
@@ -129,6 +131,31 @@ class PackWriter(ObjectSink):
         """Copy an entry of another pack, without deltas, as it is; ``crc`` is the CRC-32 of ``raw``."""
         if oid not in self._known:
             self._append(oid, raw, crc)
+
+    def has(self, oid: bytes) -> bool:
+        """Tell whether an object has been written here."""
+        return oid in self._known
+
+    def add_pieces(self, oid: bytes, pieces: Iterable[bytes]) -> None:
+        """Copy an entry of another pack as it is, piece by piece; what the pieces raise goes through."""
+        if oid in self._known:
+            return
+        file, start, crc, length = self._open(), self._offset, 0, 0
+        try:
+            for piece in pieces:
+                crc = zlib.crc32(piece, crc)
+                length += file.write(piece)
+                self._sync_early(file, start + length)
+        except OSError as error:
+            raise self._broken(error) from error
+        except BaseException:
+            self._cut(file, start)
+            raise
+        self._note(oid, crc, length)
+
+    def add_delta(self, oid: bytes, base: bytes, size: int, pieces: Iterable[bytes]) -> None:
+        """Copy a delta of ``size`` bytes that applies to an object of this very pack."""
+        self.add_pieces(oid, chain([_entry_header(_REF_DELTA, size) + base], pieces))
 
     def add_stream(self, size: int, chunks: Iterable[bytes]) -> bytes | None:
         """Write a blob piece by piece, in constant memory."""

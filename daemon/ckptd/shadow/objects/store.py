@@ -179,6 +179,25 @@ class ObjectStore:
         """Tell whether there is anything under an object's id, sound or not."""
         return any(index.find(oid) is not None for index in self._indexes.values()) or self._is_loose(oid)
 
+    def read_any(self, oid: bytes) -> tuple[bytes, bytes]:
+        """Give kind and content of an object of the store itself, whatever it is; errors as read_own() has them."""
+        for kind in KIND_NUMBERS:
+            data = self._find(oid, kind)
+            if data is not None:
+                return kind, data
+        return b"blob", self.read_own(oid, b"blob")
+
+    def is_packed(self, oid: bytes) -> bool:
+        """Tell whether a pack has an object."""
+        return any(index.find(oid) is not None for index in self._indexes.values())
+
+    def is_large(self, oid: bytes) -> bool:
+        """Tell whether an object is a blob that is streamed."""
+        for copy in self._copies(oid):
+            copy.close()
+            return copy.size > LARGE_BYTES
+        return False
+
     def is_readable(self, oid: bytes, kind: bytes) -> bool:
         """Tell whether the store itself has an object of this kind, whole; nothing is counted as missing by it."""
         return self._find(oid, kind) is not None
@@ -342,6 +361,8 @@ class ObjectStore:
         try:
             number, data = self._open_odb().read(pygit2.Oid(raw=oid))
         except (KeyError, ValueError, OSError, pygit2.GitError):
+            # What it remembers of packs that were merged away is no use to it.
+            self._odb = None
             return None
         return data if _KINDS.get(int(number)) == kind else None
 

@@ -1,9 +1,10 @@
 """The operations of one worktree, as the core calls them."""
 
-from ckpt_protocol import checkpoint, worktree
+from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import CheckpointRecord, Worktree
 from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.store.asker import Asker, AskerLike
+from ckptd.shadow.store.collecting import Collection
 from ckptd.shadow.store.diffing import Differ
 from ckptd.shadow.store.dropping import Dropper
 from ckptd.shadow.store.identity import check_identity
@@ -27,6 +28,7 @@ class StoreWriter:
         self._restorer = Restorer(repository)
         self._differ = Differ(repository)
         self._dropper = Dropper(repository)
+        self._collection: Collection | None = None
 
     def check_place(self, place: Worktree) -> None:
         """Compare the client's view of the worktree with ours; raises DomainError ``identity_mismatch``."""
@@ -55,6 +57,13 @@ class StoreWriter:
     def drop(self, params: checkpoint.DropParams, caller: AskerLike) -> checkpoint.DropResult:
         """Remove checkpoints by hand."""
         return self._dropper.drop(params, Asker(caller))
+
+    def gc(self, params: store.GcParams, caller: AskerLike) -> Collection:
+        """Begin a collection; one that is under way ends where it is."""
+        if self._collection is not None:
+            self._collection.close()
+        self._collection = Collection(self._repo, params, Asker(caller))
+        return self._collection
 
     def diff(self, params: checkpoint.DiffParams, caller: AskerLike) -> checkpoint.DiffResult:
         """Give a piece of a patch."""
@@ -87,6 +96,8 @@ class StoreWriter:
     def close(self) -> None:
         """Write the model and let go of all files."""
         self._differ.close()
+        if self._collection is not None:
+            self._collection.close()
         self._repo.close()
 
     def _record(self, checkpoint_id: str | None) -> CheckpointRecord | None:

@@ -9,6 +9,7 @@ import msgspec
 
 from ckpt_protocol.checkpoint import SaveResult
 from ckptd.errors import DomainError, from_os_error, spelled
+from ckptd.shadow.objects.deltas import clear_deltas
 from ckptd.shadow.objects.durable import TEMP_PREFIX as TEMP_FILE
 from ckptd.shadow.objects.pack import TEMP_PREFIX as TEMP_PACK
 from ckptd.shadow.objects.refs import Refs
@@ -33,6 +34,7 @@ def sweep(folder: bytes) -> None:
     A disk that refuses is no reason to keep a store shut: what is left takes space and nothing else.
     """
     try:
+        clear_deltas(folder)
         for path in (b"", b"ckpt", b"objects/pack", b"refs"):
             _sweep_tree(os.path.join(folder, path), deep=path == b"refs")
     except OSError as error:

@@ -80,6 +80,8 @@ class Repository:
         self._basis_maker: BasisMaker | None = None
         self.model: DirNode | None = None
         self._fingerprint = b""
+        self.collecting = False
+        """Whether a collection is under way: it alone replaces packs then."""
         self._written_s = 0.0
         self._uncut_bytes = 0
         try:
@@ -249,10 +251,17 @@ class Repository:
         self.model = so_far
         self.write_model()
 
+    def forget_lost(self) -> None:
+        """Let what is no longer in the store leave the model, whatever took it away."""
+        self._fingerprint = self.objects.fingerprint()
+        if self.model is not None:
+            self.model = without_lost(self.model, self.objects.__contains__)
+            self.write_model()
+
     def keep_house(self) -> None:
         """Merge the packs of many saves into one and cut a log that has grown; what the disk refuses is tried again."""
         self._cut_log()
-        if self.objects.pack_count < _MANY_PACKS:
+        if self.collecting or self.objects.pack_count < _MANY_PACKS:
             return
         try:
             merge_packs(self.objects.pack_dir, at_least=_MANY_PACKS)

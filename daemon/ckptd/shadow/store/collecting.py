@@ -1,0 +1,262 @@
+"""Collection: what nothing needs leaves the store, and many packs become few; in small steps between other operations.
+
+Needed is what a ref needs, whoever made it. What the model alone knows (files of a save that was called off, or that no
+checkpoint holds any more) leaves the model, so that the next save reads it again. Nothing is removed while it is not
+known what is needed: with a damaged ref, commit or tree the packs are merged, and all stays.
+
+Each group of packs is made new, durably, before the old ones go. Between the steps others may save: what has become
+needed meanwhile is looked up again right before anything goes.
+"""
+
+import os
+import time
+from collections.abc import Generator, Iterator
+from typing import Final
+
+from ckpt_protocol.store import GcParams, GcResult
+from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.deltas import DeltaRun, clear_deltas, delta_candidates
+from ckptd.shadow.objects.links import Link, Reach
+from ckptd.shadow.objects.loose import pack_loose
+from ckptd.shadow.objects.packcheck import loose_objects
+from ckptd.shadow.objects.rewrite import Rewrite, hide_indexes_over_packs, unlink_packs
+from ckptd.shadow.objects.surveying import PackFacts, left_overs, slices, survey
+from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.layout import folder_bytes
+from ckptd.shadow.store.repository import Repository
+
+__all__ = ["Collection"]
+
+_STEP_S: Final = 0.05
+_STALE_S: Final = 3600.0
+
+
+class Collection:
+    """One collection under way; step() goes on with it, on the thread of the store's writer, between its operations."""
+
+    def __init__(self, repository: Repository, params: GcParams, asker: Asker) -> None:
+        self._repo = repository
+        self._dry_run = params.dry_run
+        self._asker = asker
+        self._reach = Reach(repository.objects)
+        self._rewrite: Rewrite | None = None
+        self._deltas: DeltaRun | None = None
+        self._keep_all = False
+        self._removed = 0
+        self._removed_bytes = 0
+        self._refs_packed = 0
+        self._notes: list[str] = []
+        self._progress = asker.progress_of("collect")
+        self._copied = 0
+        self._before = (folder_bytes(repository.folder), repository.objects.pack_count)
+        self._result: GcResult | None = None
+        self._over = False
+        self._run: Final = self._collect()
+        repository.collecting = True
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the next step only looks whether another process is done: there is no hurry to make it."""
+        return self._deltas is not None
+
+    def step(self) -> GcResult | None:
+        """Go on for a moment; give the result once it is there.
+
+        Raises DomainError ``cancelled`` where it was called off or the store was closed meanwhile, and where the disk
+        refuses; what has been done by then is done, and nothing is lost.
+        """
+        if self._over:
+            raise DomainError("cancelled", "the collection was cut off", hint="begin again: nothing is lost by that")
+        end = time.monotonic() + _STEP_S
+        try:
+            for _ in self._run:
+                if self._asker.is_cancelled():
+                    raise DomainError("cancelled", "the collection was called off; what it has done so far is kept")
+                if self.is_waiting or time.monotonic() > end:
+                    return None
+        except BaseException:
+            self.close()
+            raise
+        self.close()
+        return self._result
+
+    def close(self) -> None:
+        """Forget what is not finished. May be called again."""
+        if not self._over:
+            self._over = True
+            self._run.close()
+            self._let_go()
+            self._repo.collecting = False
+
+    def _let_go(self) -> None:
+        if self._rewrite is not None:
+            self._rewrite.close()
+            self._rewrite = None
+        if self._deltas is not None:
+            self._deltas.close()
+            self._deltas = None
+
+    def _collect(self) -> Generator[None, None, None]:
+        yield from self._mark()
+        self._decide()
+        if not self._dry_run:
+            self._refs_packed = self._repo.refs.pack(2)
+            self._clear_up()
+            yield from self._take_loose()
+        packs = survey(self._repo.objects.pack_dir, self._is_needed)
+        yield
+        if self._dry_run:
+            loose = sum(1 for oid, _ in loose_objects(self._repo.folder) if not self._is_needed(oid))
+            self._removed = loose + sum(one.dead for one in packs if one.why_left is None)
+            self._removed_bytes = sum(one.dead_bytes for one in packs if one.why_left is None)
+        else:
+            yield from self._rewrite_packs(packs)
+            yield from self._make_deltas()
+        self._tell_left(packs)
+        self._result = self._answer()
+
+    def _mark(self) -> Iterator[None]:
+        """Find what is needed, as the refs are by now; what has been seen is not looked at again."""
+        self._repo.objects.refresh()
+        for oid in set(self._repo.refs.everything().values()):
+            raw = bytes.fromhex(oid.decode("ascii"))
+            if raw in self._reach.seen:
+                continue
+            for seen in self._reach.walk([self._root(raw)]):
+                self._progress(seen, self._copied)
+                yield
+
+    def _root(self, oid: bytes) -> Link:
+        return self._reach.root(oid)
+
+    def _decide(self) -> None:
+        """Keep everything where it is not known what is needed."""
+        lost = [kind for kind in self._reach.lost.values() if kind != b"blob"]
+        unreadable = list(self._repo.refs.unreadable())
+        if lost or unreadable:
+            self._keep_all = True
+            self._notes.append(
+                f"nothing is removed: {len(lost)} commits or trees and {len(unreadable)} refs cannot be read, so it is "
+                "not known what is needed; ckpt verify names them"
+            )
+
+    def _is_needed(self, oid: bytes) -> bool:
+        return self._keep_all or oid in self._reach.seen
+
+    def _clear_up(self) -> None:
+        """Remove what speaks of many packs at once, and what killed processes left."""
+        folder = self._repo.folder
+        try:
+            hide_indexes_over_packs(folder)
+            clear_deltas(folder)
+            for path in left_overs(self._repo.objects.pack_dir, ()):
+                if self._may_go(path):
+                    os.unlink(path)
+            _remove_stale(os.path.join(folder, b"gc.pid"))
+        except OSError as error:
+            raise from_os_error(error, "clean up", folder) from error
+
+    def _may_go(self, path: bytes) -> bool:
+        """A pack whose index was lost may hold what is missing; what git has just begun may be in use."""
+        if os.path.splitext(path)[1] == b".pack" and os.path.basename(path).startswith(b"pack-"):
+            return not self._reach.lost and not self._keep_all
+        return not os.path.basename(path).startswith(b"tmp_") or _is_stale(path)
+
+    def _rewrite_packs(self, packs: list[PackFacts]) -> Iterator[None]:
+        groups = slices(packs, self._free_bytes())
+        if groups.too_large:
+            self._notes.append(f"{len(groups.too_large)} packs are too large to be copied into the space that is free")
+        for group in groups.groups:
+            yield from self._rewrite_group(group)
+
+    def _rewrite_group(self, stems: list[bytes]) -> Iterator[None]:
+        stems = [stem for stem in stems if os.path.exists(stem + b".idx")]
+        rewrite = self._rewrite = Rewrite(self._repo.objects, stems, self._is_needed)
+        for done in rewrite.run():
+            self._copied += done
+            self._progress(len(self._reach.seen), self._copied)
+            yield
+        # From here to the end of the group nobody else comes in between.
+        self._look_again()
+        rewrite.finish()
+        self._replace(rewrite.replaced)
+        self._removed += rewrite.dropped
+        self._removed_bytes += rewrite.dropped_bytes
+        for stem, why in rewrite.left.items():
+            self._notes.append(f"{os.fsdecode(os.path.basename(stem))} is left as it is: {why}")
+        self._let_go()
+
+    def _look_again(self) -> None:
+        for _ in self._mark():
+            continue
+
+    def _replace(self, stems: list[bytes]) -> None:
+        repo = self._repo
+        try:
+            unlink_packs(repo.objects.pack_dir, stems)
+        except OSError as error:
+            raise from_os_error(error, "remove packs from", repo.objects.pack_dir) from error
+        repo.forget_lost()
+
+    def _take_loose(self) -> Iterator[None]:
+        self._look_again()
+        self._removed += pack_loose(self._repo.objects, self._repo.folder, self._is_needed)
+        self._repo.forget_lost()
+        yield
+
+    def _make_deltas(self) -> Iterator[None]:
+        """Let a process of its own make deltas of what is there by now, if that is worth it."""
+        repo = self._repo
+        chosen = delta_candidates(repo.objects.pack_dir, self._free_bytes())
+        if chosen is None:
+            return
+        run = self._deltas = DeltaRun(repo.folder, chosen)
+        while not run.is_done():
+            yield
+        made = run.take(repo.objects.pack_dir)
+        if made is None:
+            self._notes.append(f"no deltas were made: {run.failure}")
+        else:
+            self._look_again()
+            self._replace([stem for stem in chosen.stems if stem != made])
+        self._let_go()
+
+    def _free_bytes(self) -> int:
+        try:
+            found = os.statvfs(self._repo.folder)
+        except OSError as error:
+            raise from_os_error(error, "look at the disk of", self._repo.folder) from error
+        return found.f_bavail * found.f_frsize
+
+    def _tell_left(self, packs: list[PackFacts]) -> None:
+        for one in packs:
+            if one.why_left is not None and os.path.exists(one.stem + b".idx"):
+                self._notes.append(f"{os.fsdecode(os.path.basename(one.stem))} is left as it is: {one.why_left}")
+
+    def _answer(self) -> GcResult:
+        self._repo.objects.refresh()
+        return GcResult(
+            bytes_before=self._before[0],
+            bytes_after=folder_bytes(self._repo.folder),
+            packs_before=self._before[1],
+            packs_after=self._repo.objects.pack_count,
+            objects_removed=self._removed,
+            removed_bytes=self._removed_bytes,
+            refs_packed=self._refs_packed,
+            all_kept=self._keep_all,
+            dry_run=self._dry_run,
+            notes=list(dict.fromkeys(self._notes)),
+        )
+
+
+def _is_stale(path: bytes) -> bool:
+    return time.time() - os.lstat(path).st_mtime > _STALE_S
+
+
+def _remove_stale(path: bytes) -> None:
+    """Remove the mark of a running ``git gc`` that has been there for so long that none runs."""
+    try:
+        if _is_stale(path):
+            os.unlink(path)
+    except FileNotFoundError:
+        return

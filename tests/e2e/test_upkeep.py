@@ -1,0 +1,70 @@
+"""A leaked secret, from its save to its end, with the real thing; and a store that is damaged and heals."""
+
+import os
+
+import pytest
+
+from support.live import Place
+from support.worktrees import run_git
+
+pytestmark = pytest.mark.e2e
+
+SECRET = "token=5d41402abc4b2a76"
+
+
+def stored(place: Place) -> bytes:
+    """The content of everything in the store, whether or not anything refers to it."""
+    (store,) = place.stores()
+    where = b"--git-dir=" + os.fsencode(store)
+    ids = run_git(where, "cat-file", "--batch-all-objects", "--batch-check=%(objectname)").split()
+    return b"".join(run_git(where, "cat-file", "-p", oid) for oid in ids)
+
+
+def test_a_leaked_secret_is_dropped_and_gone(place):
+    (place.ws / "code.py").write_text("pass\n")
+    place.save("one")
+    (place.ws / ".env").write_text(SECRET)
+    leaked = place.save("two")
+    (place.ws / ".env").unlink()
+    (place.ws / "code.py").write_text("pass  # more\n")
+    place.save("three")
+    assert SECRET.encode() in stored(place)
+    planned = place.json("drop", leaked, "--dry-run")
+    assert planned["held"] == []
+    assert place.done("drop", leaked).out.startswith("dropped #2")
+    result = place.json("gc")
+    assert result["objects_removed"] == 3
+    assert SECRET.encode() not in stored(place)
+    assert [one["seq"] for one in place.json("ls")["checkpoints"]] == [3, 1]
+    assert place.done("verify", "--read-data").out.startswith("clean: 2 checkpoints")
+
+
+def test_damage_is_told_and_healed(place):
+    (place.ws / "a").write_text("a" * 3000)
+    place.save("one")
+    (store,) = place.stores()
+    (pack,) = (store / "objects" / "pack").glob("*.pack")
+    pack.chmod(0o600)
+    os.truncate(pack, 40)
+    place.damaged = True
+    found = place.ckpt("verify", "--json")
+    assert found.code == 50
+    assert [one["seq"] for one in found.document["affected"]] == [1]
+    again = place.save("two")
+    assert place.done("cat", again, "a").out == "a" * 3000
+    assert place.ckpt("verify", "--json").document["affected"] == [
+        {"id": found.document["affected"][0]["id"], "seq": 1, "readable": False, "paths": 0}
+    ]
+
+
+def test_the_same_by_the_api(place):
+    service = place.service()
+    store = service.get_store(place.ws)
+    (place.ws / "a").write_text("1")
+    first = store.save("one")
+    (place.ws / "a").write_text("2")
+    store.save("two")
+    assert store.verify(read_data=True).clean
+    assert [one.seq for one in store.drop(first).dropped] == [1]
+    assert store.gc().objects_removed == 3
+    assert store.verify(read_data=True).checkpoints == 1
