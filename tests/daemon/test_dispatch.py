@@ -71,8 +71,8 @@ async def test_each_method_answers_its_own_result(wire, method, params) -> None:
     if method == "worktree.status":
         expected = msgspec.structs.replace(expected, state="halted", halted="for the test")
     assert result == expected
-    # A verification goes on in steps: it begins, is not done yet, is done.
-    assert len(wire.manager.asked) == (3 if method == "store.verify" else 1)
+    # These go on in steps: they begin, are not done yet, are done; and a collection is closed.
+    assert len(wire.manager.asked) == {"store.verify": 3, "store.gc": 4}.get(method, 1)
 
 
 async def test_the_wire_is_described_by_itself(wire) -> None:

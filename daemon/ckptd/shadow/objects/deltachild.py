@@ -1,4 +1,4 @@
-"""The process that makes a pack with deltas: its arguments are the store and the folder to work in.
+"""The process that makes a pack with deltas, out of a store, in a folder of its own.
 
 It ends with 0 once every object has been read back out of the new pack, and by a signal as soon as its standard input
 ends: nothing else would stop it while libgit2 is at work.
@@ -22,11 +22,10 @@ __all__ = ["main"]
 _LACKING = 4
 
 
-def main() -> None:
+def main(git_dir: bytes, folder: bytes) -> None:
     """Do it; for a process of its own."""
     end_with_input()
     os.nice(10)
-    git_dir, folder = map(os.fsencode, sys.argv[1:3])
     isolate()
     # The daemon has made sure whose store it is; here nothing but its objects is read.
     pygit2.settings.owner_validation = False

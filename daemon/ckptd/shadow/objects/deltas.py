@@ -172,10 +172,10 @@ class DeltaRun:
         return False
 
 
-def _command(git_dir: bytes, folder: bytes) -> Sequence[str | bytes]:
+def _command(git_dir: bytes, folder: bytes) -> Sequence[str]:
     # The path of this very interpreter, and nothing of the environment: the same code, whatever is set.
-    code = f"import sys; sys.path[:] = {sys.path!r}; from ckptd.shadow.objects.deltachild import main; main()"
-    return [sys.executable, "-I", "-c", code, git_dir, folder]
+    call = f"from ckptd.shadow.objects.deltachild import main; main({git_dir!r}, {folder!r})"
+    return [sys.executable, "-I", "-c", f"import sys; sys.path[:] = {sys.path!r}; {call}"]
 
 
 def _sync(path: bytes) -> None:
