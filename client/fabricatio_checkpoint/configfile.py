@@ -119,6 +119,8 @@ def _toml(path: str, keys: tuple[str, ...]) -> Place:
             table = tomllib.loads(data.decode("utf-8-sig"))
         except ValueError as error:
             raise _unreadable(path, f"not valid TOML: {error}") from error
+        except RecursionError as error:
+            raise _unreadable(path, "it is nested too deeply") from error
     for key in keys:
         table = table.get(key, {})
         if not isinstance(table, dict):

@@ -139,11 +139,13 @@ def _open_lock(directory: str, path: str) -> int | None:
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         ensure_private(directory)
-        return os.open(os.path.join(directory, f"start-{digest}.lock"), flags, 0o600)
+        lock = os.open(os.path.join(directory, f"start-{digest}.lock"), flags, 0o600)
     except OSError as error:
         if error.errno in _UNWRITABLE:
             return None
         raise
+    _set_mode(lock)
+    return lock
 
 
 def _locked(lock: int | None) -> bool:
@@ -191,9 +193,16 @@ def _open_log(path: str) -> int:
         if error.errno not in (*_UNWRITABLE, errno.ENOENT):
             raise
         return os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    _set_mode(log)
     if os.fstat(log).st_size > _LOG_LIMIT_BYTES:
         os.ftruncate(log, 0)
     return log
+
+
+def _set_mode(fd: int) -> None:
+    """Make a file one that its owner can open again, whatever umask took away when it was made."""
+    if os.fstat(fd).st_mode & 0o777 != 0o600:
+        os.fchmod(fd, 0o600)
 
 
 def _reap() -> None:

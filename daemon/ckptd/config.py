@@ -11,6 +11,8 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
+from ckptd.regular import read_regular
+
 __all__ = ["Config", "WorktreeOptions", "global_file", "load", "worktree_options"]
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
@@ -89,11 +91,12 @@ def worktree_options(root: bytes) -> WorktreeOptions:
 
 def _table(path: str, complaints: list[str], keys: tuple[str, ...] = ("ext", "checkpoint")) -> Mapping[str, Any]:
     try:
-        with open(path, "rb") as file:
-            text = file.read(_MAX_FILE_BYTES)
+        # In a worktree any name may be anything: a FIFO would be waited for.
+        text = read_regular(path, _MAX_FILE_BYTES) or b""
         # Most project files say nothing to us, and parsing one takes far longer than looking for the word.
         found: dict[str, Any] = tomllib.loads(text.decode()) if keys[-1].encode() in text else {}
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except RecursionError:
+        complaints.append(f"{path}: it is nested too deeply")
         return {}
     except (OSError, ValueError) as error:
         complaints.append(f"{path}: {error}")

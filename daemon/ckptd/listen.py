@@ -72,8 +72,8 @@ class Address:
         return self._identity is not None and _identity(self.path) == self._identity
 
     def directory_exists(self) -> bool:
-        """Tell whether the socket's directory is there."""
-        return os.path.isdir(os.path.dirname(self.path))
+        """Tell whether the socket's directory is there, and still ours alone: in another's nothing is to be made."""
+        return address.is_private(os.path.dirname(self.path))
 
     def keep_lock(self) -> bool:
         """Tell whether the lock is still the file at its path, after taking that one where it is another.

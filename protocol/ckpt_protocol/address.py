@@ -9,6 +9,7 @@ __all__ = [
     "MAX_SOCKET_PATH_BYTES",
     "InsecureDirectoryError",
     "ensure_private",
+    "is_private",
     "run_dir",
     "socket_path",
     "state_dir",
@@ -41,7 +42,7 @@ def run_dir(environ: Mapping[str, str]) -> str:
     several machines: below the state directory each has a directory of its own, for sockets do not reach further.
     """
     base = environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(base) and _is_private(base):
+    if os.path.isabs(base) and is_private(base):
         return os.path.join(base, APP)
     return os.path.join(state_dir(environ), "run", os.uname().nodename.replace("/", "_")[:_HOST_CHARACTERS] or "host")
 
@@ -67,18 +68,32 @@ def ensure_private(directory: str) -> None:
     Raises InsecureDirectoryError where it is a link, another user's, open to others, or would be made by root in
     another user's directory (sudo); OSError where it cannot be made.
     """
-    parent = os.path.dirname(directory)
     if os.getuid() == 0:
         _refuse_anothers(directory)
-    if parent and not os.path.isdir(parent):
-        os.makedirs(parent, 0o700, exist_ok=True)
+    _make_parents(os.path.dirname(directory))
+    if not _made(directory) and not is_private(directory):
+        raise InsecureDirectoryError(
+            f"{directory} must be a directory of yours with mode 0700: check who made it, then chmod 700 it"
+        )
+
+
+def _make_parents(directory: str) -> None:
+    if directory and not os.path.isdir(directory):
+        _make_parents(os.path.dirname(directory))
+        _made(directory)
+
+
+def _made(directory: str) -> bool:
+    """Make a directory of mode 0700; False where there is something of this name."""
     try:
         os.mkdir(directory, 0o700)
     except FileExistsError:
-        if not _is_private(directory):
-            raise InsecureDirectoryError(
-                f"{directory} must be a directory of yours with mode 0700: check who made it, then chmod 700 it"
-            ) from None
+        return False
+    found = os.lstat(directory)
+    if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and found.st_mode & 0o700 != 0o700:
+        # A umask that takes the owner's own rights away. It is a whole process's, so that it cannot be set for this.
+        os.chmod(directory, 0o700)
+    return True
 
 
 def _refuse_anothers(directory: str) -> None:
@@ -101,7 +116,8 @@ def _home() -> str:
         return "/"
 
 
-def _is_private(directory: str) -> bool:
+def is_private(directory: str) -> bool:
+    """Tell whether it is a directory of ours that nobody else can enter; a link to one is none."""
     try:
         found = os.lstat(directory)
     except OSError:

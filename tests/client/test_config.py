@@ -224,7 +224,11 @@ def test_unknown_keys_and_tables_are_ignored(place):
     assert _read(place, "cache_size", **{f"{FIELD}NEW": "1"}) == {"cache_size": 100}
 
 
-@pytest.mark.parametrize("text", ["[ext.checkpoint\n", "[ext]\ncheckpoint = 3\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["[ext.checkpoint\n", "[ext]\ncheckpoint = 3\n", "ext.checkpoint = " + "[" * 100_000],
+    ids=["cut", "no table", "deep"],
+)
 def test_a_file_that_cannot_be_understood_is_named(place, text):
     (place / "cwd/fabricatio.toml").write_text(text)
     with pytest.raises(InputError, match=r"cwd/fabricatio\.toml") as caught:

@@ -283,6 +283,16 @@ async def test_hanging_claim_holds_up_only_its_own_directory():
         await hanging
 
 
+async def test_asking_for_ever_new_directories_does_not_gather_threads():
+    async with running(MemoryCatalog()) as manager:
+        for number in range(200):
+            await manager.list(b"/data/%d" % number)
+        alive = [thread for thread in threading.enumerate() if thread.name.startswith("ckptd-")]
+        assert len(alive) < 60
+        # One that was let go is served as before.
+        await manager.list(b"/data/0")
+
+
 async def test_full_mailbox():
     catalog = MemoryCatalog(SlowStore)
     async with running(catalog, mailbox_limit=2) as manager:

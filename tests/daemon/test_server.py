@@ -231,6 +231,14 @@ async def test_a_lost_directory_ends_the_service(short_dir) -> None:
         assert not served.path.parent.exists()
 
 
+async def test_in_a_directory_that_is_no_longer_ours_alone_nothing_is_bound(short_dir) -> None:
+    async with serving(short_dir, check_s=0.02) as served:
+        os.chmod(served.path.parent, 0o777)
+        served.path.unlink()
+        await served.server.lost.wait()
+        assert os.listdir(served.path.parent) == ["d.sock.lock"]
+
+
 async def test_a_lost_lock_ends_the_service_and_leaves_the_socket_of_the_other(short_dir) -> None:
     async with serving(short_dir, check_s=0.02) as served:
         lock = served.path.parent / "d.sock.lock"

@@ -1,5 +1,7 @@
 """A worktree's own files: what they may set, and what they may not."""
 
+import os
+
 import pytest
 
 from ckptd import config
@@ -60,6 +62,8 @@ def test_what_is_no_list_is_refused(tmp_path, text):
         "[ext.checkpoint]\nmax_file_bytes = -1\n",
         "[ext.checkpoint\n",
         "ext = 1\n#checkpoint",
+        "checkpoint = " + "[" * 100_000,
+        "[ext.checkpoint]\nmax_file_bytes = " + "9" * 5000,
     ],
 )
 def test_a_wrong_value_or_file_is_a_complaint_and_never_a_failure(tmp_path, text):
@@ -80,3 +84,19 @@ def test_engine_options_come_from_the_environment(tmp_path):
     assert (found.exclude, found.max_file_bytes, found.use_git_excludes) == (("*.bin", "/cache"), 1000, False)
     assert found.one_file_system is True
     assert len(found.complaints) == 1
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "fabricatio.toml")
+    (tmp_path / "pyproject.toml").symlink_to("fabricatio.toml")
+    assert config.worktree_options(bytes(tmp_path)) == config.WorktreeOptions()
+
+
+def test_a_complaint_tells_nothing_of_what_the_file_holds(tmp_path):
+    # It may be a link to anything that the user can read.
+    (tmp_path / "secret").write_bytes(b"checkpoint of hunter2\n\xff")
+    (tmp_path / "fabricatio.toml").symlink_to("secret")
+    (tmp_path / "pyproject.toml").write_text("[tool.fabricatio.ext.checkpoint]\nhunter2 = 1 2")
+    found = config.worktree_options(bytes(tmp_path))
+    assert len(found.complaints) == 2
+    assert "hunter2" not in str(found)

@@ -111,15 +111,16 @@ def test_a_socket_can_be_bound_at_a_path_of_the_limit(short_dir):
         server.bind(path)
 
 
-def test_a_directory_is_made_for_us_alone_whatever_the_umask(short_dir):
-    target = short_dir / "state" / "run"
-    before = os.umask(0)
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o277, 0o777])
+def test_a_directory_is_made_for_us_alone_whatever_the_umask(short_dir, umask):
+    target = short_dir / "home" / "state" / "run"
+    before = os.umask(umask)
     try:
         ensure_private(str(target))
     finally:
         os.umask(before)
-    assert stat.S_IMODE(target.stat().st_mode) == 0o700
-    assert stat.S_IMODE(target.parent.stat().st_mode) == 0o700
+    for made in (target, *target.parents[:2]):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
     ensure_private(str(target))
 
 

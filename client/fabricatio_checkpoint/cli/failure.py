@@ -126,6 +126,7 @@ def _keep_trace(trace: str) -> str | None:
         path = os.path.join(directory, "ckpt-crash.txt")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "w", encoding="utf-8", errors="backslashreplace") as file:
+            os.fchmod(file.fileno(), 0o600)
             file.write(trace)
     except OSError:
         return None

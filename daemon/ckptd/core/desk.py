@@ -1,12 +1,14 @@
 """The threads for what concerns a checkpoint directory as a whole."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import TypeVar
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.core.worker import Worker
 
 __all__ = ["Claim", "Desk"]
+
+R = TypeVar("R")
 
 Claim = Callable[[bytes, bool], bool]
 """Takes or re-checks the data lock of a checkpoint directory, which is made where the flag says so.
@@ -19,11 +21,13 @@ Raises DomainError, which means the same.
 class Desk:
     """Two threads of one checkpoint directory: a slow file system holds up nobody who uses another one.
 
-    ``chores`` lists and deletes, which may take long; taking the data lock must not queue behind that.
+    One is for chores, which may take long; taking the data lock must not queue behind that.
     """
 
     def __init__(self, checkpoint_dir: bytes, claim: Claim) -> None:
-        self.chores: Final = Worker(f"ckptd-chores {to_text(checkpoint_dir)}")
+        self.waiting = 0
+        """How many wait for one of the threads: none where it can be closed."""
+        self._chores = Worker(f"ckptd-chores {to_text(checkpoint_dir)}")
         self._claims = Worker(f"ckptd-claim {to_text(checkpoint_dir)}")
         self._checkpoint_dir = checkpoint_dir
         self._take = claim
@@ -33,9 +37,22 @@ class Desk:
 
         Gives whether it is the lock that was held before, and what ``then`` says, asked in the same thread.
         """
-        return await self._claims.run(lambda: (self._take(self._checkpoint_dir, make), then()))
+        return await self._run(self._claims, lambda: (self._take(self._checkpoint_dir, make), then()))
+
+    async def chore(self, job: Callable[[], R]) -> R:
+        """List or delete."""
+        return await self._run(self._chores, job)
+
+    async def _run(self, worker: Worker, job: Callable[[], R]) -> R:
+        ended = worker.submit(job)
+        self.waiting += 1
+        ended.add_done_callback(self._one_less)
+        return await ended
+
+    def _one_less(self, _ended: object) -> None:
+        self.waiting -= 1
 
     async def close(self) -> None:
         """Wait for both threads to finish what is queued."""
         await self._claims.close()
-        await self.chores.close()
+        await self._chores.close()

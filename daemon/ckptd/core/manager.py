@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
@@ -27,6 +27,9 @@ from ckptd.errors import DomainError
 __all__ = ["Manager"]
 
 R = TypeVar("R")
+
+_MAX_DESKS: Final = 16
+"""Checkpoint directories whose threads are kept; in the next moment others start."""
 
 Key = tuple[bytes, bytes]
 """A checkpoint directory and a worktree's real path."""
@@ -349,7 +352,7 @@ class Manager:
 
     async def _chore(self, checkpoint_dir: bytes, job: Callable[[], R]) -> R:
         await self._claim(checkpoint_dir, make=False)
-        return await self._desk(checkpoint_dir).chores.run(job)
+        return await self._desk(checkpoint_dir).chore(job)
 
     async def _to_the_end(self, chore: Coroutine[object, object, R]) -> R:
         """Run in a task of ours: a caller that is cancelled must not end the barrier of a deletion."""
@@ -360,10 +363,20 @@ class Manager:
 
     def _desk(self, checkpoint_dir: bytes) -> Desk:
         self._refuse_when_draining()
-        desk = self._desks.get(checkpoint_dir)
+        desk = self._desks.pop(checkpoint_dir, None)
         if desk is None:
-            desk = self._desks[checkpoint_dir] = Desk(checkpoint_dir, self._claim_lock)
+            self._close_unused_desks()
+            desk = Desk(checkpoint_dir, self._claim_lock)
+        self._desks[checkpoint_dir] = desk
         return desk
+
+    def _close_unused_desks(self) -> None:
+        """Let threads go that nobody waits for, those first that were used longest ago: any path can be asked for."""
+        unused = [checkpoint_dir for checkpoint_dir, desk in self._desks.items() if not desk.waiting]
+        for checkpoint_dir in unused[: max(0, len(self._desks) - _MAX_DESKS + 1)]:
+            closing = asyncio.get_running_loop().create_task(self._desks.pop(checkpoint_dir).close())
+            self._chores.add(closing)
+            closing.add_done_callback(self._chores.discard)
 
     def _refuse_when_draining(self) -> None:
         if self._draining.is_set():

@@ -5,7 +5,7 @@ import re
 import stat
 from typing import Final
 
-from ckptd.shadow.scan.tracked import read_regular
+from ckptd.regular import read_regular
 
 __all__ = ["config_values", "legacy_folders"]
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from ckptd.errors import DomainError
+from ckptd.regular import read_regular
 from ckptd.shadow.ignore.chain import IgnoreChain
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.scan.entry import OID, SIGNATURE, is_racy, signature
 from ckptd.shadow.scan.model import DirNode
-from ckptd.shadow.scan.tracked import NOTHING_TRACKED, Tracked, exclude_path, git_dir_of, read_regular
+from ckptd.shadow.scan.tracked import NOTHING_TRACKED, Tracked, exclude_path, git_dir_of
 
 __all__ = ["Basis", "BasisMaker"]
 

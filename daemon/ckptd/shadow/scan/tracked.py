@@ -7,7 +7,9 @@ from typing import Final
 
 import pygit2
 
-__all__ = ["NOTHING_TRACKED", "Tracked", "exclude_path", "git_dir_of", "read_regular"]
+from ckptd.regular import read_regular
+
+__all__ = ["NOTHING_TRACKED", "Tracked", "exclude_path", "git_dir_of"]
 
 _LIMIT_BYTES: Final = 1 << 16
 
@@ -23,19 +25,6 @@ def git_dir_of(directory: bytes) -> bytes | None:
     text = _read(dot_git)
     match = re.match(rb"gitdir: (.+?)\r?\n?\Z", text or b"", re.DOTALL)
     return os.path.join(directory, match[1]) if match else None
-
-
-def read_regular(path: bytes, limit: int) -> bytes | None:
-    """Read a regular file, at most ``limit`` bytes of it; None where there is none. Raises OSError.
-
-    A worktree is anybody's: a FIFO in the place of a file must not be waited for.
-    """
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    with open(fd, "rb") as file:
-        return file.read(limit) if stat.S_ISREG(os.fstat(fd).st_mode) else None
 
 
 def exclude_path(git_dir: bytes) -> bytes:

@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError
+from ckptd.regular import read_regular
 from ckptd.shadow.ignore.chain import IgnoreChain
 from ckptd.shadow.objects.durable import read_if_there, replace_file
 from ckptd.shadow.objects.failpoint import reach
@@ -28,7 +29,6 @@ from ckptd.shadow.record.oplog import OperationLog, Outcome
 from ckptd.shadow.scan.basis import BasisMaker
 from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
-from ckptd.shadow.scan.tracked import read_regular
 from ckptd.shadow.store.metadata import Metadata
 from ckptd.shadow.store.recovery import clear_up, interrupted, recover, sweep
 from ckptd.shadow.store.settings import Overrides, Settings
