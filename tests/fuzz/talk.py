@@ -66,9 +66,11 @@ class Session:
                     read = self._lines()
                     if read is None:
                         return Exchange(answers, True)
-                    for line in read:
-                        lines += 1
-                        answers += _singles(json.loads(line))
+                    for said in map(json.loads, read):
+                        # Progress and events come unasked.
+                        if "method" not in said:
+                            lines += 1
+                            answers += _singles(said)
         self._selector.modify(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE)
         return Exchange(answers, False)
 

@@ -263,7 +263,7 @@ def test_nobody_sees_a_pack_before_it_is_finished(bare: Bare):
     objects.refresh()
     assert oid in objects
     modes = {os.stat(os.path.join(bare.pack_dir, name)).st_mode & 0o777 for name in os.listdir(bare.pack_dir)}
-    assert modes == {0o444}
+    assert modes == {0o400}
 
 
 def test_the_same_pack_twice(bare: Bare):

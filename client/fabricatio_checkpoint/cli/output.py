@@ -49,7 +49,10 @@ class Output:
         """Write the JSON document; raises as line() does."""
         import json
 
-        self.raw(json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n")
+        text = json.dumps(value, ensure_ascii=False)
+        if not text.isprintable():
+            text = "".join(char if char.isprintable() else _escaped(char) for char in text)
+        self.raw(text.encode() + b"\n")
 
     def note(self, text: str) -> None:
         """Write a line to stderr under our name."""
@@ -101,6 +104,12 @@ class Output:
         if isinstance(error, BrokenPipeError):
             return ClosedOutputError()
         return error_of("io_error", f"cannot write to stdout: {error.strerror or error}")
+
+
+def _escaped(char: str) -> str:
+    """Spell a character as JSON may: those that steer a terminal stand in strings only."""
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def _open_stdout() -> TextIO:

@@ -286,7 +286,7 @@ class PackWriter(ObjectSink):
         file.write(checksum)
         file.flush()
         reach("pack-written")
-        os.fchmod(file.fileno(), 0o444)
+        os.fchmod(file.fileno(), 0o400)
         os.fsync(file.fileno())
         file.close()
         self._file = None
@@ -364,7 +364,7 @@ def _write_durably(path: bytes, data: bytes) -> None:
     with open(path, "xb") as file:
         file.write(data)
         file.flush()
-        os.fchmod(file.fileno(), 0o444)
+        os.fchmod(file.fileno(), 0o400)
         os.fsync(file.fileno())
 
 
