@@ -5,6 +5,7 @@ import logging.handlers
 import os
 import sys
 import time
+from types import TracebackType
 from typing import Final
 
 from ckpt_protocol import address
@@ -18,6 +19,8 @@ LOG_FILES: Final = 3
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _JOURNAL_FORMAT: Final = "%(levelname)s %(name)s %(message)s"
+
+_Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 _requests = logging.getLogger("ckptd.requests")
 
@@ -46,6 +49,25 @@ def configure(state_dir: str | None) -> None:
     root.setLevel(logging.INFO)
     if problem is not None:
         logging.getLogger(__name__).warning("no log file, using stderr: %s", problem)
+
+
+class _OneLine(logging.Formatter):
+    """Keeps what is told to its own line: a name may hold line feeds and codes for terminals.
+
+    A traceback has lines of its own, which are set in, so that none of them reads as an entry.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        text = super().formatMessage(record)
+        return text if text.isprintable() else "".join(map(_spelt, text))
+
+    def formatException(self, ei: _Raised) -> str:
+        lines = super().formatException(ei).splitlines()
+        return "\n".join(f"    {''.join(map(_spelt, line))}" for line in lines)
+
+
+def _spelt(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
 
 
 class Seldom:
@@ -88,11 +110,11 @@ def _file_handler(state_dir: str) -> logging.Handler:
         encoding="utf-8",
         errors="backslashreplace",
     )
-    handler.setFormatter(logging.Formatter(_FORMAT))
+    handler.setFormatter(_OneLine(_FORMAT))
     return handler
 
 
 def _stderr_handler(*, plain: bool) -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(_JOURNAL_FORMAT if plain else _FORMAT))
+    handler.setFormatter(_OneLine(_JOURNAL_FORMAT if plain else _FORMAT))
     return handler

@@ -93,6 +93,22 @@ def test_the_log_is_private_and_bounded(short_dir) -> None:
 
 
 @pytest.mark.usefixtures("kept_logging")
+def test_whatever_is_told_is_one_line_and_a_traceback_is_set_in(short_dir) -> None:
+    log.configure(str(short_dir))
+    forged = "/w/x\n2026-11-30 00:00:00,000 ERROR ckptd forged\x1b[2J\u2028\x9b\udcff"
+    logger = logging.getLogger("ckptd.test")
+    logger.warning("cannot look at %s", forged)
+    try:
+        raise OSError(forged)
+    except OSError:
+        logger.exception("in %s", forged)
+    lines = (short_dir / "ckptd.log").read_text().splitlines()
+    assert all(map(str.isprintable, lines))
+    entries = [line for line in lines if not line.startswith("    ")]
+    assert [line.split()[2:4] for line in entries] == [["WARNING", "ckptd.test"], ["ERROR", "ckptd.test"]]
+
+
+@pytest.mark.usefixtures("kept_logging")
 def test_without_a_place_for_the_log_stderr_serves(short_dir, capsys) -> None:
     (short_dir / "state").write_text("in the way")
     log.configure(str(short_dir / "state"))
