@@ -1,6 +1,7 @@
 """One connection: frames in, each a task of its own; answers out, each whole."""
 
 import time
+from collections.abc import Callable, Coroutine
 from contextlib import closing
 from typing import Final, Protocol
 
@@ -11,17 +12,18 @@ import anyio.lowlevel
 from ckpt_protocol.framing import MAX_REQUEST_BYTES, FrameDecoder, FrameTooLargeError, encode_frame
 from ckptd.budget import Budget
 from ckptd.dispatch import encode_failure
-from ckptd.handlers import Peer
+from ckptd.peer import Outbox, Peer
 from ckptd.stream import Stream
 
 __all__ = ["MAX_HELD_BYTES", "MAX_IN_FLIGHT", "Connection", "Handling"]
 
-MAX_IN_FLIGHT: Final = 256
-"""Requests of one connection that may be under way at once."""
+MAX_IN_FLIGHT: Final = 192
+"""Requests of one connection that may be under way at once: fewer than fit into the mailbox of a worktree."""
 
 MAX_HELD_BYTES: Final = 2 * MAX_REQUEST_BYTES
 """A connection of which so much is held, requests under way and answers not sent yet, is not read from."""
 
+_LOOK_S: Final = 0.1
 _READ_BYTES: Final = 65536
 _HELLO: Final = b'"daemon.hello"'
 
@@ -33,12 +35,12 @@ class Handling(Protocol):
         """Do what a frame asks; return the answer, or None."""
         ...
 
-    def refuse(self, frame: bytes, kind: str, message: str) -> bytes | None:
+    def refuse(self, frame: bytes, kind: str, message: str, peer: Peer) -> bytes | None:
         """Return the answer to a frame that is not done."""
         ...
 
 
-class Connection:
+class Connection(Outbox):
     """A client's stream, which is closed at the end.
 
     ``in_flight`` counts the requests that are under way or whose answer is being sent; ``last_active`` is when a
@@ -60,14 +62,17 @@ class Connection:
         self._client = client
         self._handling = handling
         self._limit_bytes = limit_bytes
-        self._peer = Peer()
+        self._peer = Peer(self)
+        self._tasks: anyio.abc.TaskGroup | None = None
         self._sending = anyio.Lock()
 
     async def run(self) -> None:
         """Serve until the client has closed and all its requests are answered. Raises nothing but cancellation."""
         with closing(self._client), self._account:
-            async with anyio.create_task_group() as tasks:
-                await self._read(tasks)
+            async with anyio.create_task_group() as self._tasks:
+                await self._read(self._tasks)
+                self._peer.close()
+                await self._look_whether_gone()
 
     @property
     def rests(self) -> bool:
@@ -83,6 +88,29 @@ class Connection:
         """Wait until no request is under way."""
         if self.in_flight:
             await self._quiet.wait()
+
+    def post(self, message: bytes, still_true: Callable[[], bool]) -> None:
+        """See Outbox."""
+        if self._tasks is not None and not self._sending.locked():
+            self._tasks.start_soon(self._send, message, still_true)
+
+    async def send(self, message: bytes) -> None:
+        """See Outbox."""
+        await self._send(message)
+
+    def spawn(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        """See Outbox."""
+        if self._tasks is not None:
+            self._tasks.start_soon(work)
+
+    async def _look_whether_gone(self) -> None:
+        """Wait for the answers of a client that says nothing more, and notice when it does not even listen."""
+        while self.in_flight:
+            if self._client.is_gone():
+                self._peer.is_gone()
+                return
+            with anyio.move_on_after(_LOOK_S):
+                await self.quiet()
 
     async def _read(self, tasks: anyio.abc.TaskGroup) -> None:
         decoder = FrameDecoder(self._limit_bytes)
@@ -116,7 +144,7 @@ class Connection:
             message = f"more than {MAX_IN_FLIGHT} requests at once on one connection"
             # Sent from here, so that a client that does not read its answers is not read from either.
             await anyio.lowlevel.checkpoint()
-            await self._send(self._handling.refuse(frame, "too_many_requests", message))
+            await self._send(self._handling.refuse(frame, "too_many_requests", message, self._peer))
             return
         if self.in_flight == 0:
             self._quiet = anyio.Event()
@@ -143,14 +171,16 @@ class Connection:
         finally:
             self._at_work -= 1
 
-    async def _send(self, answer: bytes | None) -> None:
+    async def _send(self, answer: bytes | None, still_true: Callable[[], bool] = lambda: True) -> None:
         if answer is None:
             return
         try:
             with self._account.holding(len(answer)):
                 async with self._sending:
+                    if not still_true():
+                        return
                     await self._client.send(encode_frame(answer))
                     self.last_active = time.monotonic()
         except OSError:
             # The client went away; what it asked for is done, and nobody waits for the answer.
-            return
+            self._peer.is_gone()

@@ -18,13 +18,16 @@ from jsonrpcserver import Result as Outcome
 from jsonrpcserver import Success as Done
 
 from ckpt_protocol.envelope import Call, ErrorBody, ErrorData, Failure, RequestId, Success, failure
+from ckpt_protocol.events import CANCEL, CancelParams
 from ckpt_protocol.framing import MAX_REPLY_BYTES
 from ckpt_protocol.methods import METHODS, Method
 from ckpt_protocol.structs import Request, Result, WirePath, Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import PathError, check_absolute, check_relative, to_text
 from ckptd import log
+from ckptd.asked import Asked
 from ckptd.errors import DomainError
-from ckptd.handlers import HANDLERS, Daemon, Handler, Peer
+from ckptd.handlers import HANDLERS, Daemon, Handler
+from ckptd.peer import Peer
 
 __all__ = ["MAX_BATCH", "Dispatcher", "encode_failure"]
 
@@ -43,6 +46,7 @@ _BUG_HINT: Final = "the daemon's log has it under this error id"
 _logger = logging.getLogger(__name__)
 _encode = msgspec.json.encode
 _call_decoder = msgspec.json.Decoder(Call)
+_cancel_decoder = msgspec.json.Decoder(CancelParams)
 _batch_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -68,45 +72,58 @@ class Dispatcher:
         if (refusal := _refuse_text(frame)) is not None:
             return refusal
         if not frame.lstrip().startswith(b"["):
-            return await self._answer(frame, peer)
+            return await self._answer(_take(frame, peer))
         members = _split(frame)
         if isinstance(members, bytes):
             return members
+        # All are known from the start: one that waits for its turn can be called off, by another member as well.
+        taken = [_take(member, peer) for member in members]
+        try:
+            return await self._answer_all(taken)
+        finally:
+            for one in taken:
+                if isinstance(one, _Invocation):
+                    peer.end(one.asked)
+
+    async def _answer_all(self, taken: list["_Taken"]) -> bytes | None:
         answers: list[bytes | None] = []
         room = self._batch_bytes
-        for member in members:
-            answer = await self._answer(member, peer)
+        for one in taken:
+            answer = await self._answer(one)
             if answer is not None and len(answer) >= room:
-                answer = _refuse_call(member, "frame_too_large", "the answers of the batch are too long together")
+                text = one.text if isinstance(one, _Invocation) else answer
+                answer = _refuse_call(text, "frame_too_large", "the answers of the batch are too long together")
             room -= len(answer or b"") + 1
             answers.append(answer)
         return _join(answers)
 
-    def refuse(self, frame: bytes, kind: str, message: str) -> bytes | None:
-        """Answer a frame with an error without doing it, ids echoed as handle() would."""
+    def refuse(self, frame: bytes, kind: str, message: str, peer: Peer) -> bytes | None:
+        """Answer a frame with an error without doing it, ids echoed as handle() would. ``$/cancel`` is done."""
         if (refusal := _refuse_text(frame)) is not None:
             return refusal
         if not frame.lstrip().startswith(b"["):
-            return _refuse_call(frame, kind, message)
+            return _refuse_call(frame, kind, message, peer)
         members = _split(frame)
         if isinstance(members, bytes):
             return members
-        return _join([_refuse_call(member, kind, message) for member in members])
+        return _join([_refuse_call(member, kind, message, peer) for member in members])
 
-    async def _answer(self, text: bytes | msgspec.Raw, peer: Peer) -> bytes | None:
-        call = _decode_call(text)
-        if isinstance(call, bytes):
-            return call
-        answer: Any = await async_dispatch(
-            # The library hands this to our deserializer and looks at nothing of it.
-            call,
-            self._methods,
-            context=_Invocation(call, bytes(text), peer),
-            deserializer=_as_library_request,
-            validator=_accept,
-            # It is handed on as it is: bytes spare a copy of a long answer.
-            serializer=cast("Any", _encode_answer),
-        )
+    async def _answer(self, taken: "_Taken") -> bytes | None:
+        if not isinstance(taken, _Invocation):
+            return taken
+        try:
+            answer: Any = await async_dispatch(
+                # The library hands this to our deserializer and looks at nothing of it.
+                taken.call,
+                self._methods,
+                context=taken,
+                deserializer=_as_library_request,
+                validator=_accept,
+                # It is handed on as it is: bytes spare a copy of a long answer.
+                serializer=cast("Any", _encode_answer),
+            )
+        finally:
+            taken.asked.peer.end(taken.asked)
         return answer or None
 
 
@@ -114,7 +131,11 @@ class _Invocation(NamedTuple):
     call: Call
     text: bytes
     """The whole call as it was sent."""
-    peer: Peer
+    asked: Asked
+
+
+_Taken = _Invocation | bytes | None
+"""A call that is to be done, or what has to be said instead."""
 
 
 class _Methods(dict[str, "_Method"]):
@@ -154,25 +175,36 @@ class _Method(_Callable):
         worktree: str | None = None
         error_id: str | None = None
         outcome = "ok"
+        asked = invocation.asked
         try:
-            if invocation.peer.refused is not None and not self._name.startswith("daemon."):
-                raise invocation.peer.refused
+            if asked.peer.refused is not None and not self._name.startswith("daemon."):
+                raise asked.peer.refused
             params = self._decode(invocation.call.params)
+            self._prepare(asked, params)
             if self._writes:
                 _refuse_twice(invocation.text)
             worktree = await _check_paths(params)
-            answer = Done(_result(await self._handler(self._daemon, invocation.peer, params)))
+            answer = Done(_result(await self._handler(self._daemon, asked, params)))
         except (msgspec.ValidationError, _TwiceError) as error:
             outcome, answer = "invalid_params", _error("invalid_params", f"invalid params: {error}"[:_LONGEST_REASON])
         except PathError as error:
             outcome, answer = "bad_path", _error("bad_path", str(error))
         except DomainError as error:
-            outcome, answer = error.kind, _domain_error(error)
+            told = asked.as_told(error)
+            outcome, answer = told.kind, _domain_error(told)
         except Exception:
             outcome, error_id = "internal", _log_bug(self._name)
             answer = _error("internal", _BUG, hint=_BUG_HINT, error_id=error_id)
         log.request_line(self._name, worktree, time.perf_counter() - begun, outcome, error_id)
         return answer
+
+    @staticmethod
+    def _prepare(asked: Asked, params: Request) -> None:
+        # A hello may have come since this arrived, in the same batch.
+        asked.caller.client, asked.caller.session = asked.peer.client, asked.peer.session
+        if params.deadline_s:
+            asked.set_deadline(params.deadline_s)
+        asked.caller.check()
 
 
 def _log_bug(where: str) -> str:
@@ -243,10 +275,35 @@ def _parse_error() -> bytes:
     return encode_failure(None, "parse_error", "the request is not JSON, or nested too deeply")
 
 
-def _refuse_call(text: bytes | msgspec.Raw, kind: str, message: str) -> bytes | None:
+def _take(text: bytes | msgspec.Raw, peer: Peer) -> _Taken:
+    """Read a call and note it as under way; ``$/cancel`` is done at once."""
     call = _decode_call(text)
     if isinstance(call, bytes):
         return call
+    if call.method == CANCEL:
+        return _cancel(call, peer)
+    row = METHODS.get(call.method)
+    request_id = None if isinstance(call.id, msgspec.UnsetType) else call.id
+    return _Invocation(call, bytes(text), peer.begin(request_id, writes=row is not None and row.writes))
+
+
+def _cancel(call: Call, peer: Peer) -> bytes | None:
+    """Call a request off; it is a notification, but who gives it an id gets an answer."""
+    try:
+        peer.cancel(_cancel_decoder.decode(call.params).id)
+    except msgspec.MsgspecError as error:
+        told: Failure | Success = failure(None, "invalid_params", f"invalid params: {error}"[:_LONGEST_REASON])
+    else:
+        told = Success(result=msgspec.Raw(b"{}"), id=None)
+    return None if isinstance(call.id, msgspec.UnsetType) else _encode(msgspec.structs.replace(told, id=call.id))
+
+
+def _refuse_call(text: bytes | msgspec.Raw, kind: str, message: str, peer: Peer | None = None) -> bytes | None:
+    call = _decode_call(text)
+    if isinstance(call, bytes):
+        return call
+    if call.method == CANCEL and peer is not None:
+        return _cancel(call, peer)
     return None if call.id is msgspec.UNSET else encode_failure(call.id, kind, message)
 
 

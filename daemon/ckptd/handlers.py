@@ -4,42 +4,28 @@ import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import anyio
 import msgspec
 
-from ckpt_protocol import checkpoint, daemon, discover, openrpc, store, worktree
+from ckpt_protocol import checkpoint, daemon, discover, events, openrpc, store, worktree
+from ckpt_protocol.events import PROGRESS_CAPABILITY
 from ckpt_protocol.structs import Result, WirePath, from_wire, to_wire
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
-from ckptd.core.ports import Caller
+from ckptd.asked import Asked
+from ckptd.core.bus import Bus
+from ckptd.core.caller import Caller
+from ckptd.core.subscription import Wanted
 from ckptd.errors import DomainError
 
 if TYPE_CHECKING:
     from ckptd.core.manager import Manager
 
-__all__ = ["HANDLERS", "Daemon", "Handler", "Peer"]
+__all__ = ["HANDLERS", "Daemon", "Handler"]
 
 _LOOK_AGAIN_S: Final = 0.05
-
-
-class Peer:
-    """Who is at the other end of a connection, as its hello said; a connection without one is unknown.
-
-    ``refused`` is why its hello was refused: then it gets nothing but the methods about the daemon itself.
-    """
-
-    __slots__ = ("client", "refused", "session")
-
-    def __init__(self, client: str = "unknown", session: str | None = None) -> None:
-        self.client = client
-        self.session = session
-        self.refused: DomainError | None = None
-
-    def caller(self) -> Caller:
-        """Make the record of one request of this peer."""
-        return Caller(self.client, self.session)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +43,7 @@ class Daemon:
     may_be_replaced: Callable[[], bool]
     started: float
     """On the clock of time.monotonic(), in seconds."""
+    bus: Bus = field(default_factory=Bus)
 
 
 class _InDirectory(Protocol):
@@ -65,29 +52,35 @@ class _InDirectory(Protocol):
 
 
 def _directory(params: _InDirectory) -> bytes:
+    return _real(params.checkpoint_dir)
+
+
+def _real(checkpoint_dir: WirePath) -> bytes:
     # Two spellings of one directory must not become two owners of the same stores.
-    return os.path.realpath(from_wire(params.checkpoint_dir))
+    return os.path.realpath(from_wire(checkpoint_dir))
 
 
 # Params are a Struct of the method's own: the table below is where each meets its function.
-Handler = Callable[[Daemon, Peer, Any], Awaitable[Result]]
+Handler = Callable[[Daemon, Asked, Any], Awaitable[Result]]
 
 
-async def hello(_daemon: Daemon, peer: Peer, params: daemon.HelloParams) -> daemon.HelloResult:
+async def hello(_daemon: Daemon, asked: Asked, params: daemon.HelloParams) -> daemon.HelloResult:
     """Get to know the peer; raises DomainError ``protocol_mismatch``."""
     if params.protocol != PROTOCOL_VERSION:
-        peer.refused = DomainError(
+        asked.peer.refused = DomainError(
             "protocol_mismatch",
             f"the client speaks protocol {params.protocol}, the daemon (build {BUILD}) protocol {PROTOCOL_VERSION}",
             hint="update the older one; daemon.status and daemon.stop work across versions",
         )
-        raise peer.refused
+        raise asked.peer.refused
+    peer = asked.peer
     peer.refused = None
     peer.client, peer.session = params.client, params.session
+    peer.wants_progress = PROGRESS_CAPABILITY in (params.capabilities or ())
     return daemon.HelloResult(protocol=PROTOCOL_VERSION, build=BUILD, pid=os.getpid(), capabilities=sorted(HANDLERS))
 
 
-async def daemon_status(daemon_: Daemon, _peer: Peer, _params: daemon.StatusParams) -> daemon.StatusResult:
+async def daemon_status(daemon_: Daemon, _asked: Asked, _params: daemon.StatusParams) -> daemon.StatusResult:
     """Tell how the daemon is."""
     return daemon.StatusResult(
         pid=os.getpid(),
@@ -100,7 +93,7 @@ async def daemon_status(daemon_: Daemon, _peer: Peer, _params: daemon.StatusPara
     )
 
 
-async def stop(daemon_: Daemon, _peer: Peer, params: daemon.StopParams) -> daemon.StopResult:
+async def stop(daemon_: Daemon, _asked: Asked, params: daemon.StopParams) -> daemon.StopResult:
     """Ask the daemon to end; what is running, this answer included, is finished first."""
     stopping = not params.if_idle or daemon_.may_be_replaced()
     if stopping:
@@ -108,38 +101,38 @@ async def stop(daemon_: Daemon, _peer: Peer, params: daemon.StopParams) -> daemo
     return daemon.StopResult(pid=os.getpid(), stopping=stopping)
 
 
-async def describe(_daemon: Daemon, _peer: Peer, _params: discover.DiscoverParams) -> discover.DiscoverResult:
+async def describe(_daemon: Daemon, _asked: Asked, _params: discover.DiscoverParams) -> discover.DiscoverResult:
     """Describe the wire."""
     return openrpc.document()
 
 
-async def open_worktree(daemon_: Daemon, _peer: Peer, params: worktree.OpenParams) -> worktree.OpenResult:
+async def open_worktree(daemon_: Daemon, asked: Asked, params: worktree.OpenParams) -> worktree.OpenResult:
     """Make the store of a worktree if there is none."""
-    return await daemon_.manager.open(_directory(params), params.worktree, force=params.force)
+    return await daemon_.manager.open(_directory(params), params.worktree, asked.caller, force=params.force)
 
 
-async def list_worktrees(daemon_: Daemon, _peer: Peer, params: worktree.ListParams) -> worktree.ListResult:
+async def list_worktrees(daemon_: Daemon, asked: Asked, params: worktree.ListParams) -> worktree.ListResult:
     """List the tracked worktrees of a checkpoint directory."""
-    return await daemon_.manager.list(_directory(params))
+    return await daemon_.manager.list(_directory(params), asked.caller)
 
 
-async def status(daemon_: Daemon, peer: Peer, params: worktree.StatusParams) -> worktree.StatusResult:
+async def status(daemon_: Daemon, asked: Asked, params: worktree.StatusParams) -> worktree.StatusResult:
     """Compare a worktree with head, and add the state of its actor."""
-    caller = peer.caller()
+    caller = asked.caller
     directory, place, manager = _directory(params), params.worktree, daemon_.manager
     result = await manager.write(directory, place, lambda writer: writer.status(params, caller), caller)
     state, halted = manager.state_of(directory, place)
     return msgspec.structs.replace(result, state=state, halted=halted)
 
 
-async def forget(daemon_: Daemon, _peer: Peer, params: worktree.ForgetParams) -> worktree.ForgetResult:
+async def forget(daemon_: Daemon, _asked: Asked, params: worktree.ForgetParams) -> worktree.ForgetResult:
     """Delete the store of a worktree."""
     return await daemon_.manager.forget(_directory(params), params.worktree)
 
 
-async def save(daemon_: Daemon, peer: Peer, params: checkpoint.SaveParams) -> checkpoint.SaveResult:
+async def save(daemon_: Daemon, asked: Asked, params: checkpoint.SaveParams) -> checkpoint.SaveResult:
     """Make a checkpoint, and the store for it if there is none."""
-    caller, directory = peer.caller(), _directory(params)
+    caller, directory = asked.caller, _directory(params)
     return await daemon_.manager.write(
         directory,
         params.worktree,
@@ -150,78 +143,86 @@ async def save(daemon_: Daemon, peer: Peer, params: checkpoint.SaveParams) -> ch
     )
 
 
-async def head(daemon_: Daemon, _peer: Peer, params: checkpoint.HeadParams) -> checkpoint.HeadResult:
+async def head(daemon_: Daemon, asked: Asked, params: checkpoint.HeadParams) -> checkpoint.HeadResult:
     """Give the base of comparison."""
-    return await daemon_.manager.read(_directory(params), params.worktree, lambda reader: reader.head(params))
+    return await daemon_.manager.read(
+        _directory(params), params.worktree, lambda reader: reader.head(params), asked.caller
+    )
 
 
-async def list_checkpoints(daemon_: Daemon, _peer: Peer, params: checkpoint.ListParams) -> checkpoint.ListResult:
+async def list_checkpoints(daemon_: Daemon, asked: Asked, params: checkpoint.ListParams) -> checkpoint.ListResult:
     """List checkpoints."""
-    return await daemon_.manager.read(_directory(params), params.worktree, lambda reader: reader.list(params))
+    return await daemon_.manager.read(
+        _directory(params), params.worktree, lambda reader: reader.list(params), asked.caller
+    )
 
 
-async def show(daemon_: Daemon, _peer: Peer, params: checkpoint.ShowParams) -> checkpoint.ShowResult:
+async def show(daemon_: Daemon, asked: Asked, params: checkpoint.ShowParams) -> checkpoint.ShowResult:
     """Give a checkpoint and what it changed."""
-    return await daemon_.manager.read(_directory(params), params.worktree, lambda reader: reader.show(params))
+    return await daemon_.manager.read(
+        _directory(params), params.worktree, lambda reader: reader.show(params), asked.caller
+    )
 
 
-async def cat(daemon_: Daemon, _peer: Peer, params: checkpoint.CatParams) -> checkpoint.CatResult:
+async def cat(daemon_: Daemon, asked: Asked, params: checkpoint.CatParams) -> checkpoint.CatResult:
     """Give a piece of a file of a checkpoint."""
-    return await daemon_.manager.read(_directory(params), params.worktree, lambda reader: reader.cat(params))
+    return await daemon_.manager.read(
+        _directory(params), params.worktree, lambda reader: reader.cat(params), asked.caller
+    )
 
 
-async def diff(daemon_: Daemon, peer: Peer, params: checkpoint.DiffParams) -> checkpoint.DiffResult:
+async def diff(daemon_: Daemon, asked: Asked, params: checkpoint.DiffParams) -> checkpoint.DiffResult:
     """Give a piece of a patch."""
-    caller, directory = peer.caller(), _directory(params)
+    caller, directory = asked.caller, _directory(params)
     return await daemon_.manager.write(directory, params.worktree, lambda writer: writer.diff(params, caller), caller)
 
 
-async def restore(daemon_: Daemon, peer: Peer, params: checkpoint.RestoreParams) -> checkpoint.RestoreResult:
+async def restore(daemon_: Daemon, asked: Asked, params: checkpoint.RestoreParams) -> checkpoint.RestoreResult:
     """Bring back a checkpoint, or some paths of it."""
-    caller, directory = peer.caller(), _directory(params)
+    caller, directory = asked.caller, _directory(params)
     return await daemon_.manager.write(
         directory, params.worktree, lambda writer: writer.restore(params, caller), caller, exclusive=not params.dry_run
     )
 
 
-async def undo(daemon_: Daemon, peer: Peer, params: checkpoint.StepParams) -> checkpoint.RestoreResult:
+async def undo(daemon_: Daemon, asked: Asked, params: checkpoint.StepParams) -> checkpoint.RestoreResult:
     """Reverse the newest restore."""
-    caller, directory = peer.caller(), _directory(params)
+    caller, directory = asked.caller, _directory(params)
     return await daemon_.manager.write(
         directory, params.worktree, lambda writer: writer.undo(params, caller), caller, exclusive=not params.dry_run
     )
 
 
-async def redo(daemon_: Daemon, peer: Peer, params: checkpoint.StepParams) -> checkpoint.RestoreResult:
+async def redo(daemon_: Daemon, asked: Asked, params: checkpoint.StepParams) -> checkpoint.RestoreResult:
     """Reverse the newest undo."""
-    caller, directory = peer.caller(), _directory(params)
+    caller, directory = asked.caller, _directory(params)
     return await daemon_.manager.write(
         directory, params.worktree, lambda writer: writer.redo(params, caller), caller, exclusive=not params.dry_run
     )
 
 
-async def resume(daemon_: Daemon, peer: Peer, params: worktree.ResumeParams) -> checkpoint.RestoreResult:
+async def resume(daemon_: Daemon, asked: Asked, params: worktree.ResumeParams) -> checkpoint.RestoreResult:
     """End a restore that was cut off."""
-    caller, directory = peer.caller(), _directory(params)
+    caller, directory = asked.caller, _directory(params)
     return await daemon_.manager.write(
         directory, params.worktree, lambda writer: writer.resume(params, caller), caller, exclusive=not params.dry_run
     )
 
 
-async def drop(daemon_: Daemon, peer: Peer, params: checkpoint.DropParams) -> checkpoint.DropResult:
+async def drop(daemon_: Daemon, asked: Asked, params: checkpoint.DropParams) -> checkpoint.DropResult:
     """Remove checkpoints by hand."""
-    caller, directory = peer.caller(), _directory(params)
+    caller, directory = asked.caller, _directory(params)
     return await daemon_.manager.write(directory, params.worktree, lambda writer: writer.drop(params, caller), caller)
 
 
-async def prune(daemon_: Daemon, _peer: Peer, params: store.PruneParams) -> store.PruneResult:
+async def prune(daemon_: Daemon, _asked: Asked, params: store.PruneParams) -> store.PruneResult:
     """Delete the stores of worktrees that are gone."""
     return await daemon_.manager.prune(_directory(params), dry_run=params.dry_run)
 
 
-async def gc(daemon_: Daemon, peer: Peer, params: store.GcParams) -> store.GcResult:
+async def gc(daemon_: Daemon, asked: Asked, params: store.GcParams) -> store.GcResult:
     """Collect, a moment at a time: other operations of the worktree come in between."""
-    caller, directory, manager = peer.caller(), _directory(params), daemon_.manager
+    caller, directory, manager = asked.caller, _directory(params), daemon_.manager
     run = await manager.write(directory, params.worktree, lambda writer: writer.gc(params, caller), caller)
     try:
         while True:
@@ -236,9 +237,9 @@ async def gc(daemon_: Daemon, peer: Peer, params: store.GcParams) -> store.GcRes
             await manager.write(directory, params.worktree, lambda _writer: run.close(), Caller("ckptd"))
 
 
-async def verify(daemon_: Daemon, peer: Peer, params: store.VerifyParams) -> store.VerifyResult:
+async def verify(daemon_: Daemon, asked: Asked, params: store.VerifyParams) -> store.VerifyResult:
     """Look for damage, a moment at a time: other reads of the store come in between."""
-    caller, directory, manager = peer.caller(), _directory(params), daemon_.manager
+    caller, directory, manager = asked.caller, _directory(params), daemon_.manager
     run = await manager.read(directory, params.worktree, lambda reader: reader.verify(params, caller))
     try:
         while True:
@@ -247,6 +248,22 @@ async def verify(daemon_: Daemon, peer: Peer, params: store.VerifyParams) -> sto
                 return result
     finally:
         run.close()
+
+
+async def subscribe(daemon_: Daemon, asked: Asked, params: events.SubscribeParams) -> events.SubscribeResult:
+    """Send events on this connection from now on."""
+    wanted = Wanted(
+        None if params.checkpoint_dir is None else _real(params.checkpoint_dir),
+        None if params.worktree is None else from_wire(params.worktree.path),
+        frozenset(params.kinds),
+    )
+    seq = daemon_.bus.seq
+    return events.SubscribeResult(subscription=asked.peer.subscribe(daemon_.bus, wanted, params.limit), seq=seq)
+
+
+async def unsubscribe(_daemon: Daemon, asked: Asked, params: events.UnsubscribeParams) -> events.UnsubscribeResult:
+    """Send no more of them."""
+    return events.UnsubscribeResult(known=asked.peer.unsubscribe(params.subscription))
 
 
 HANDLERS: Final[dict[str, Handler]] = {
@@ -269,6 +286,8 @@ HANDLERS: Final[dict[str, Handler]] = {
     "checkpoint.undo": undo,
     "checkpoint.redo": redo,
     "checkpoint.drop": drop,
+    "events.subscribe": subscribe,
+    "events.unsubscribe": unsubscribe,
     "store.prune": prune,
     "store.gc": gc,
     "store.verify": verify,

@@ -58,6 +58,7 @@ async def live(
         stop=stop.set,
         may_be_replaced=lambda: _may_be_replaced(address, server, manager),
         started=time.monotonic(),
+        bus=manager.bus,
     )
     server = Server(address, Dispatcher(daemon))
     async with anyio.create_task_group() as tasks:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import socket
 import struct
 from typing import Protocol
@@ -34,6 +35,10 @@ class Stream(Protocol):
 
     def say(self, data: bytes) -> None:
         """Send what can be sent without waiting: the one frame for a peer that is turned away."""
+        ...
+
+    def is_gone(self) -> bool:
+        """Tell whether the peer has hung up, and not only ended its side; False where that cannot be known."""
         ...
 
     def end(self) -> None:
@@ -81,6 +86,13 @@ class SocketStream:
     def say(self, data: bytes) -> None:
         """See Stream."""
         self.socket.send(data)
+
+    def is_gone(self) -> bool:
+        """See Stream."""
+        poll = select.poll()
+        # Hanging up and errors are told unasked.
+        poll.register(self.socket, 0)
+        return bool(poll.poll(0))
 
     def end(self) -> None:
         """See Stream."""

@@ -1,5 +1,7 @@
 """Methods about the daemon itself. These stay readable across all versions."""
 
+import msgspec
+
 from ckpt_protocol.structs import Request, Result, WirePath
 
 __all__ = [
@@ -14,12 +16,16 @@ __all__ = [
 
 
 class HelloParams(Request, frozen=True, kw_only=True):
-    """``daemon.hello``: the first call of a connection. ``client`` names the program that asks."""
+    """``daemon.hello``: the first call of a connection. ``client`` names the program that asks.
+
+    ``capabilities``: what the client can do with. ``progress``: it wants ``$/progress``. Others are passed over.
+    """
 
     protocol: int
     build: str
     client: str
     session: str | None = None
+    capabilities: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class HelloResult(Result, frozen=True, kw_only=True):

@@ -5,14 +5,24 @@ from typing import Literal
 import msgspec
 
 from ckpt_protocol.errors import BY_KIND, ErrorKind
-from ckpt_protocol.structs import Request, Result, WirePath
+from ckpt_protocol.structs import Part, Result, WirePath
 
-__all__ = ["Call", "ErrorBody", "ErrorData", "Failure", "RequestId", "Success", "failure"]
+__all__ = [
+    "Call",
+    "ErrorBody",
+    "ErrorData",
+    "Failure",
+    "Notification",
+    "RequestId",
+    "Success",
+    "failure",
+    "notification",
+]
 
 RequestId = str | int | None
 
 
-class Call(Request, frozen=True, kw_only=True):
+class Call(Part, frozen=True, kw_only=True):
     """A request; without ``id`` a notification, which gets no answer."""
 
     jsonrpc: Literal["2.0"]
@@ -53,6 +63,19 @@ class Failure(Result, frozen=True, kw_only=True):
     jsonrpc: Literal["2.0"] = "2.0"
     error: ErrorBody
     id: RequestId
+
+
+class Notification(Result, frozen=True, kw_only=True):
+    """What the daemon says without being asked at that moment; there is no answer to it."""
+
+    jsonrpc: Literal["2.0"] = "2.0"
+    method: str
+    params: msgspec.Raw
+
+
+def notification(method: str, params: Result) -> bytes:
+    """Make the text of a notification."""
+    return msgspec.json.encode(Notification(method=method, params=msgspec.Raw(msgspec.json.encode(params))))
 
 
 def failure(

@@ -4,13 +4,18 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ckpt_protocol.structs import Request, Result, WirePath, Worktree
+from ckpt_protocol.structs import Part, Request, Result, WirePath, Worktree
 
 __all__ = [
+    "CANCEL",
     "EVENT",
+    "PROGRESS",
+    "PROGRESS_CAPABILITY",
+    "CancelParams",
     "Detail",
     "Event",
     "EventKind",
+    "Progress",
     "SubscribeParams",
     "SubscribeResult",
     "UnsubscribeParams",
@@ -19,6 +24,42 @@ __all__ = [
 
 EVENT = "event"
 """The method of the notification whose params are an Event."""
+
+PROGRESS = "$/progress"
+"""The method of the notification whose params are a Progress; for peers whose hello has this capability."""
+
+CANCEL = "$/cancel"
+"""The method of the notification, from the client, that calls a request off."""
+
+PROGRESS_CAPABILITY = "progress"
+"""In a hello: the client wants to be told how far its requests are."""
+
+
+class CancelParams(Part, frozen=True, kw_only=True):
+    """``$/cancel``: the request of this connection with this ``id`` is no longer wanted.
+
+    It is answered all the same, once: with ``cancelled`` where that came in time, else with what it has done. An id
+    without a request, or of one that was answered, means nothing.
+    """
+
+    id: str | int
+
+
+class Progress(Result, frozen=True, kw_only=True):
+    """How far the request ``id`` is, told at least every 500 ms while it has no answer, and never after it.
+
+    ``phase`` is ``waiting`` until its turn comes; of a save ``scan``, ``hash``, ``write``; of a restore ``plan``,
+    ``safety``, ``write``; of a status ``scan``, ``hash``, ``compare``; of a diff ``scan``, ``hash``, ``render``.
+    ``done`` counts files, or paths of a restore, ``total`` how many there will be (0: not known), ``bytes`` what was
+    read or written. The same values again mean that it is alive.
+    """
+
+    id: str | int | None
+    phase: str
+    done: int
+    total: int
+    bytes: int
+
 
 EventKind = Literal[
     "checkpoint.created",

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from ckpt_protocol import checkpoint, daemon, discover, store, worktree
+from ckpt_protocol import checkpoint, daemon, discover, events, store, worktree
 from ckpt_protocol.structs import Request, Result
 
 __all__ = ["METHODS", "Method"]
@@ -37,6 +37,8 @@ _ROWS: Final = (
     Method("checkpoint.undo", checkpoint.StepParams, checkpoint.RestoreResult, True),
     Method("checkpoint.redo", checkpoint.StepParams, checkpoint.RestoreResult, True),
     Method("checkpoint.drop", checkpoint.DropParams, checkpoint.DropResult, True),
+    Method("events.subscribe", events.SubscribeParams, events.SubscribeResult, False),
+    Method("events.unsubscribe", events.UnsubscribeParams, events.UnsubscribeResult, False),
     Method("store.prune", store.PruneParams, store.PruneResult, True),
     Method("store.gc", store.GcParams, store.GcResult, True),
     Method("store.verify", store.VerifyParams, store.VerifyResult, False),

@@ -12,6 +12,7 @@ __all__ = [
     "CheckpointRecord",
     "Chunk",
     "LeftOut",
+    "Part",
     "PathB64",
     "Request",
     "Result",
@@ -23,15 +24,25 @@ __all__ = [
 ]
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of params and of what they hold: an unknown field is refused, never passed over."""
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of what a client sends: an unknown field is refused, never passed over."""
+
+
+class Request(Part, frozen=True, kw_only=True):
+    """Base of params.
+
+    ``deadline_s``: after so many seconds without an answer the request is called off where that can be, and answered
+    with ``deadline_exceeded``; None and nothing: it may take as long as it does.
+    """
+
+    deadline_s: Annotated[float, msgspec.Meta(gt=0)] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Base of results: a reader passes over fields that it does not know, so that fields can be added."""
 
 
-class PathB64(Request, frozen=True, kw_only=True):
+class PathB64(Part, frozen=True, kw_only=True):
     """A name that is not UTF-8, as canonical base64 of its bytes."""
 
     b64: str
@@ -59,7 +70,7 @@ def from_wire(path: WirePath) -> bytes:
     return wirepath.decode(path) if isinstance(path, str) else wirepath.decode_b64(path.b64)
 
 
-class Worktree(Request, frozen=True, kw_only=True):
+class Worktree(Part, frozen=True, kw_only=True):
     """A directory as the client sees it: absolute real path, device and inode.
 
     The daemon compares device and inode with its own view of the path: a client in another mount namespace is

@@ -15,7 +15,8 @@ from ckpt_protocol.methods import METHODS
 from ckpt_protocol.version import PROTOCOL_VERSION
 from ckptd.dispatch import MAX_BATCH, Dispatcher
 from ckptd.errors import DomainError
-from ckptd.handlers import HANDLERS, Peer
+from ckptd.handlers import HANDLERS
+from ckptd.peer import Peer
 from support.fake_manager import SIDES, FakeManager, daemon_on
 from support.wire_samples import SAMPLES
 
@@ -61,7 +62,7 @@ def test_every_method_has_a_handler() -> None:
     assert set(HANDLERS) == set(METHODS)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith(("daemon.", "rpc."))])
+@pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith(("daemon.", "rpc.", "events."))])
 @pytest.mark.parametrize("params", ["params", "least_params"])
 async def test_each_method_answers_its_own_result(wire, method, params) -> None:
     sent = msgspec.to_builtins(getattr(SAMPLES[method], params))
@@ -307,7 +308,7 @@ async def test_one_line_a_request_without_contents(wire, caplog) -> None:
 
 async def test_refusals_echo_ids(wire) -> None:
     def refuse(document: object):
-        answer = wire.dispatcher.refuse(json.dumps(document).encode(), "too_many_requests", "later")
+        answer = wire.dispatcher.refuse(json.dumps(document).encode(), "too_many_requests", "later", wire.peer)
         return None if answer is None else json.loads(answer)
 
     call = {"jsonrpc": "2.0", "method": "checkpoint.save", "params": SAVE, "id": 4}
@@ -316,7 +317,7 @@ async def test_refusals_echo_ids(wire) -> None:
     assert refuse(note) is None
     assert [answer["id"] for answer in refuse([call, note, call])] == [4, 4]
     assert kind_of(refuse([])) == "invalid_request"
-    assert json.loads(wire.dispatcher.refuse(b"{", "too_many_requests", "later"))["error"]["code"] == -32700
+    assert json.loads(wire.dispatcher.refuse(b"{", "too_many_requests", "later", wire.peer))["error"]["code"] == -32700
     assert wire.manager.asked == []
 
 

@@ -15,7 +15,7 @@ from ckpt_protocol.errors import BY_KIND
 from ckpt_protocol.framing import encode_frame
 from ckpt_protocol.methods import METHODS
 from ckpt_protocol.version import PROTOCOL_VERSION
-from support.wire_samples import DATA, MESSAGES, SAMPLES, golden_path
+from support.wire_samples import DATA, MESSAGES, NOTICES, SAMPLES, golden_path
 
 pytestmark = pytest.mark.core
 
@@ -33,6 +33,7 @@ def test_the_files_are_those_of_this_version():
 
 def test_every_method_and_every_error_has_its_golden_files():
     wanted = {f"{method}.{part}" for method in METHODS for part in PARTS} | {f"error.{kind}" for kind in BY_KIND}
+    wanted |= set(NOTICES)
     there = {path.name.removesuffix(".json") for path in DATA.iterdir()}
     assert wanted - there == set(), "write a sample, then run tests/support/wire_samples.py"
     assert there - wanted == {"error.least"}, "a method or error of version 1 was removed"

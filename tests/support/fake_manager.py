@@ -90,15 +90,17 @@ class FakeManager:
         await self._note("write", checkpoint_dir, create=create, force=force, exclusive=exclusive)
         return job(Side(self))
 
-    async def read(self, checkpoint_dir: bytes, place: Worktree, job: Callable[[Any], Any]) -> Any:
+    async def read(
+        self, checkpoint_dir: bytes, place: Worktree, job: Callable[[Any], Any], caller: Caller | None = None
+    ) -> Any:
         await self._note("read", checkpoint_dir)
         return job(Side(self))
 
-    async def open(self, checkpoint_dir: bytes, place: Worktree, *, force: bool) -> Any:
+    async def open(self, checkpoint_dir: bytes, place: Worktree, caller: Caller | None = None, *, force: bool) -> Any:
         await self._note("open", checkpoint_dir, force=force)
         return self.answer("worktree.open")
 
-    async def list(self, checkpoint_dir: bytes) -> Any:
+    async def list(self, checkpoint_dir: bytes, caller: Caller | None = None) -> Any:
         await self._note("list", checkpoint_dir)
         return self.answer("worktree.list")
 

@@ -13,7 +13,7 @@ from ckptd.listen import Address
 from ckptd.server import Server
 from support.fake_manager import FakeManager, daemon_on
 
-__all__ = ["Client", "Served", "serving", "until"]
+__all__ = ["Client", "Served", "kind_of", "serving", "until"]
 
 
 class Client:
@@ -83,3 +83,7 @@ async def until(condition: Callable[[], bool]) -> None:
     with anyio.fail_after(10):
         while not condition():  # noqa: ASYNC110 - what is waited for is of the outside world
             await anyio.sleep(0.01)
+
+
+def kind_of(answer) -> str:
+    return answer["error"]["data"]["kind"]

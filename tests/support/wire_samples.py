@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ckpt_protocol import checkpoint, daemon, discover, store, worktree
-from ckpt_protocol.envelope import Call, Failure, Success, failure
+from ckpt_protocol import checkpoint, daemon, discover, events, store, worktree
+from ckpt_protocol.envelope import Call, Failure, Notification, Success, failure
 from ckpt_protocol.errors import BY_KIND
 from ckpt_protocol.structs import (
     Change,
@@ -25,7 +25,7 @@ from ckpt_protocol.structs import (
     Worktree,
 )
 
-__all__ = ["DATA", "MESSAGES", "SAMPLES", "Sample", "golden_path"]
+__all__ = ["DATA", "MESSAGES", "NOTICES", "SAMPLES", "Sample", "golden_path"]
 
 DATA = Path(__file__).parents[1] / "protocol" / "data" / "v1"
 
@@ -44,8 +44,9 @@ class Sample(NamedTuple):
     later_result: Result | None = None
 
     def fullest(self) -> tuple[Request, Result]:
-        """The samples with every field that there is today."""
-        return self.later_params or self.params, self.later_result or self.result
+        """The samples with every field that there is today; a deadline every request can have."""
+        params = msgspec.structs.replace(self.later_params or self.params, deadline_s=1.5)
+        return params, self.later_result or self.result
 
 
 ID = "0123456789abcdef0123456789abcdef01234567"
@@ -132,6 +133,9 @@ SAMPLES: dict[str, Sample] = {
         daemon.HelloParams(protocol=1, build="1.0.0", client=""),
         daemon.HelloResult(protocol=1, build="1.0.0", pid=4711, capabilities=["checkpoint.save", "daemon.hello"]),
         daemon.HelloResult(protocol=1, build="1.0.0", pid=1, capabilities=[]),
+        later_params=daemon.HelloParams(
+            protocol=1, build="1.0.0", client="ckpt", session="s1", capabilities=["progress"]
+        ),
     ),
     "daemon.status": Sample(
         daemon.StatusParams(),
@@ -364,6 +368,23 @@ SAMPLES: dict[str, Sample] = {
         ),
         checkpoint.DropResult(dropped=[], head=None, files=0, held=[], all_searched=True, dry_run=False),
     ),
+    "events.subscribe": Sample(
+        events.SubscribeParams(
+            checkpoint_dir=HOME,
+            worktree=Worktree(path=ODD, dev="1", ino="2"),
+            kinds=["checkpoint.created", "store.pruned"],
+            limit=10,
+        ),
+        events.SubscribeParams(),
+        events.SubscribeResult(subscription=3, seq=12),
+        events.SubscribeResult(subscription=1, seq=0),
+    ),
+    "events.unsubscribe": Sample(
+        events.UnsubscribeParams(subscription=3),
+        events.UnsubscribeParams(subscription=1),
+        events.UnsubscribeResult(known=True),
+        events.UnsubscribeResult(known=False),
+    ),
     "store.prune": Sample(
         store.PruneParams(checkpoint_dir=HOME, token=TOKEN, dry_run=True),
         store.PruneParams(checkpoint_dir=PathB64(b64="L3Nycy//"), token=TOKEN),
@@ -456,8 +477,34 @@ def _error(kind: str) -> Failure:
     return failure(7, kind, "what is wrong, and where", hint="what to do", paths=["a", ODD], error_id="e-1")
 
 
-def _messages() -> dict[str, Call | Success | Failure]:
-    made: dict[str, Call | Success | Failure] = {}
+def _notice(method: str, params: Result) -> Notification:
+    return Notification(method=method, params=msgspec.Raw(msgspec.json.encode(params)))
+
+
+NOTICES = {
+    "notice.event": _notice(
+        events.EVENT,
+        events.Event(
+            subscription=3,
+            seq=12,
+            time="2026-11-30T10:00:00.000001Z",
+            kind="checkpoint.created",
+            checkpoint_dir=HOME,
+            worktree=ODD,
+            data={"id": ID, "seq": 7, "complete": True, "automatic": False},
+            lost=True,
+            missed=5,
+        ),
+    ),
+    "notice.progress": _notice(
+        events.PROGRESS, events.Progress(id="a", phase="hash", done=256, total=0, bytes=1048576)
+    ),
+}
+"""What the daemon says unasked."""
+
+
+def _messages() -> dict[str, Call | Success | Failure | Notification]:
+    made: dict[str, Call | Success | Failure | Notification] = {**NOTICES}
     for method, sample in SAMPLES.items():
         made[f"{method}.request"] = _request(method, sample.params, 7)
         made[f"{method}.request.least"] = _request(method, sample.least_params, "id")

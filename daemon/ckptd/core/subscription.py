@@ -37,6 +37,7 @@ class Subscription:
         self._waiting: deque[Event] = deque()
         self._missed = 0
         self._arrived = anyio.Event()
+        self._closed = False
 
     def offer(self, event: Event) -> None:
         """Queue an event; never waits for the reader."""
@@ -46,11 +47,18 @@ class Subscription:
         self._waiting.append(msgspec.structs.replace(event, subscription=self.number))
         self._arrived.set()
 
-    async def next(self) -> Event:
-        """Give the oldest event that waits, or the next one; it tells how many were lost before it."""
-        while not self._waiting:
+    def close(self) -> None:
+        """Give no more events, not even those that wait."""
+        self._closed = True
+        self._arrived.set()
+
+    async def next(self) -> Event | None:
+        """Give the oldest event that waits, or the next one; it tells how many were lost before it. None: closed."""
+        while not self._waiting and not self._closed:
             self._arrived = anyio.Event()
             await self._arrived.wait()
+        if self._closed:
+            return None
         event, missed = self._waiting.popleft(), self._missed
         self._missed = 0
         return msgspec.structs.replace(event, lost=True, missed=missed) if missed else event
