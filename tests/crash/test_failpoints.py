@@ -12,9 +12,10 @@ import ckptd
 from ckptd.shadow.objects import failpoint
 from ckptd.shadow.objects.failpoint import FAILPOINTS, listen, reach_in_worktree
 from ckptd.shadow.objects.merge import merge_packs
+from ckptd.shadow.record.logtrim import Bounds
 from ckptd.shadow.restore.exchange import Renamer
 from ckptd.shadow.trees.step import Step
-from support.killplan import MERGE_STEPS, OPEN_STEPS, PLAN
+from support.killplan import DUE_STEPS, OPEN_STEPS, PLAN
 from support.restoring import Contents, file, restore
 from support.worktrees import Desk
 
@@ -51,6 +52,8 @@ def everything(desk: Desk) -> None:
     desk.remove(b"d/deleted")
     desk.save("second")
     desk.reset(first)
+    desk.configure(log_bounds=Bounds(1, 1, 1, 1))
+    desk.save("third")
     merge_packs(desk.repo.objects.pack_dir)
     assert desk.repo.refs.pack(1)
     desk.reopen()
@@ -102,7 +105,7 @@ def test_every_step_is_reached(desk: Desk):
 
 
 def test_the_kills_cover_every_step():
-    killed_at = {step for _, step, _ in PLAN} | set(OPEN_STEPS) | set(MERGE_STEPS) | BY_OTHERS
+    killed_at = {step for _, step, _ in PLAN} | set(OPEN_STEPS) | set(DUE_STEPS) | BY_OTHERS
     assert killed_at == FAILPOINTS.keys()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from support import effort, isolation
 from support.killing import Driver
-from support.killplan import MERGE_STEPS, OPEN_STEPS, PLAN
+from support.killplan import DUE_STEPS, OPEN_STEPS, PLAN
 from support.mortal import Mortal
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -51,9 +51,9 @@ def test_killed_while_it_opens_a_store_that_was_killed(driver: Driver):
     assert driver.kills.total() == 2 * len(OPEN_STEPS)
 
 
-def test_killed_while_it_merges_packs(driver: Driver):
-    for step in MERGE_STEPS:
-        driver.kill_at_merge(step)
+def test_killed_while_it_keeps_house(driver: Driver):
+    for step in DUE_STEPS:
+        driver.kill_when_due(step)
     driver.check_restores(3)
 
 

@@ -11,14 +11,16 @@ from typing import NamedTuple
 
 import pytest
 
+from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.merge import merge_packs
+from ckptd.shadow.record.logtrim import Bounds
 from ckptd.shadow.record.lookup import Loaded
 from ckptd.shadow.trees.view import DirectoryView
 from support import effort
 from support.plainworld import World, look, parents
 from support.powercut import DATA, NAMES, Disk, State, chances, write
 from support.tape import Call, record
-from support.worktrees import Desk, verify
+from support.worktrees import Desk, in_child, verify
 
 pytestmark = [
     pytest.mark.core,
@@ -221,8 +223,17 @@ def history(desk: Desk) -> dict[str, Contents]:
     return known
 
 
-def play_restore(desk: Desk, ask: Callable[[Desk, str], object], known: dict[str, Contents], after: Contents) -> Counts:
-    """Cut a restore off; then ask again, or undo what there is of it: one of the two worktrees is there, whole."""
+def play_restore(
+    desk: Desk,
+    ask: Callable[[Desk, str], object],
+    known: dict[str, Contents],
+    after: Contents,
+    saved: Contents | None = None,
+) -> Counts:
+    """Cut a restore off; then ask again, or undo what there is of it: one of the two worktrees is there, whole.
+
+    ``saved`` is what the first safety checkpoint holds, where the restore was begun before.
+    """
     counts = Counts()
     token = desk.token()
     scene = staged(desk, lambda desk: ask(desk, token), known)
@@ -232,11 +243,12 @@ def play_restore(desk: Desk, ask: Callable[[Desk, str], object], known: dict[str
         if answered:
             assert worktree(desk) == after
         safety = desk.status().interrupted
+        first = saved or scene.before
         if safety is None:
             assert worktree(desk) in (scene.before, after), "changed, and nothing tells of it"
         else:
-            assert held(desk, desk.repo.lookup.open(safety)) == scene.before
-        if counts.disks % 2 and safety is not None:
+            assert held(desk, desk.repo.lookup.open(safety)) in (first, scene.before)
+        if counts.disks % 2 and safety is not None and saved is None:
             desk.undo()
             wanted = after if ask is undo else scene.before
         else:
@@ -273,6 +285,33 @@ def test_an_undo(desk: Desk):
     desk.reset(next(iter(known)))
     counts = play_restore(desk, undo, known, wreck)
     assert counts.disks > 50
+
+
+@pytest.mark.parametrize("action", ["finish", "undo"])
+def test_what_was_cut_off_is_gone_on_with(desk: Desk, action: str):
+    known = history(desk)
+    mine, first = worktree(desk), next(iter(known))
+    desk.close()
+    assert in_child(lambda: dying(desk, first)) != 0
+    after = known[first] if action == "finish" else mine
+    counts = play_restore(desk, lambda desk, token: desk.resume(action, token=token), known, after, mine)
+    assert counts.disks > 20
+
+
+def dying(desk: Desk, first: str) -> None:
+    listen(lambda name, path: os._exit(9) if (name, path) == ("worktree-unlinked", b"folder/file") else None)
+    desk.reset(first)
+
+
+def test_a_log_that_is_cut(desk: Desk):
+    known = history(desk)
+    for number in range(6):
+        desk.write(b"folder/file", b"%d" % number)
+        known[desk.save().id] = worktree(desk)
+    desk.configure(log_bounds=Bounds(5, 1 << 20, 2, 1 << 20))
+    desk.write(b"folder/file", b"more")
+    counts = play_save(desk, lambda desk: desk.save(), known, worktree(desk))
+    assert counts.disks > 10
 
 
 def test_a_merge_of_packs(desk: Desk):

@@ -1,7 +1,8 @@
 """The daemon as a program, whole, but that it dies at a named step: ``python dying_ckptd.py SOCKET ORDERS``.
 
 Where the file ORDERS holds ``STEP N SERIAL``, the daemon kills itself when it reaches that step (see ``failpoint``)
-for the N-th time since it was given another serial number. Without the file it is the daemon as it is.
+for the N-th time since it was given another serial number. Without the file it is the daemon as it is, but that it
+cuts its log early.
 """
 
 import os
@@ -11,6 +12,8 @@ import threading
 
 from ckptd.__main__ import Options, _shadow_catalog, run_daemon
 from ckptd.shadow.objects.failpoint import listen
+from ckptd.shadow.record.logtrim import Bounds
+from ckptd.shadow.store.catalog import ShadowCatalog
 
 _PATIENCE_S = 60.0
 
@@ -41,6 +44,13 @@ class Orders:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
+def catalog() -> ShadowCatalog:
+    """The real one, whose logs are cut after a hundred operations."""
+    real = _shadow_catalog()
+    real._settings = real._settings._replace(log_bounds=Bounds(100, 1 << 20, 20, 1 << 18))
+    return real
+
+
 if __name__ == "__main__":
     listen(Orders(sys.argv[2]))
-    sys.exit(run_daemon(Options(sys.argv[1], False), _shadow_catalog, _PATIENCE_S))
+    sys.exit(run_daemon(Options(sys.argv[1], False), catalog, _PATIENCE_S))

@@ -25,9 +25,8 @@ from support.worktrees import run_git, verify
 
 __all__ = ["Driver", "tree_id"]
 
-_RESTORES = ("reset", "rollback", "undo", "redo")
-_MANY_PACKS = 50
-"""So many packs are merged by the save that makes the last of them."""
+_RESTORES = ("reset", "rollback", "undo", "redo", "finish", "take back")
+_MOST_SAVES = 300
 
 _TEMPORARY = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
 _LEFT_OVER = (b".tmp-", b"tmp_", b".new-", b".old-")
@@ -165,14 +164,13 @@ class Driver:
             assert _plain(look(bytes(self._mortal.ws))) == _plain(self._known[one].world)
             self.tally["restored exactly"] += 1
 
-    def kill_at_merge(self, step: str) -> None:
-        """Let a save die while it merges packs, of which it first needs many."""
-        for _ in range(_MANY_PACKS):
-            if len(list(self._mortal.checkpoint_dir.glob("*/objects/pack/*.idx"))) >= _MANY_PACKS - 1:
-                break
-            self._edit()
-            self._save()
-        assert self.kill_at("save", step, then="retry")
+    def kill_when_due(self, step: str) -> None:
+        """Save until one of the saves dies at a step that only every so manieth one reaches."""
+        for _ in range(_MOST_SAVES):
+            if self.kill_at("save", step, then="retry"):
+                return
+            self.tally["not reached"] -= 1
+        raise AssertionError(f"{step} was never reached")
 
     def end(self) -> None:
         """End the daemon."""
@@ -218,6 +216,8 @@ class Driver:
             self._edit()
             fields = {"token": token(), "message": verb, **({"tag": f"t{len(self._seqs)}"} if "tag" in verb else {})}
             return Operation("checkpoint.save", fields, look(bytes(self._mortal.ws)))
+        if verb in ("finish", "take back"):
+            return self._cut_off(verb)
         target = self._save()
         wanted = self._known[target].world
         self._wreck()
@@ -232,6 +232,21 @@ class Driver:
         self._mortal.call("checkpoint.undo", token=token())
         assert _plain(look(bytes(self._mortal.ws))) == _plain(wreck)
         return Operation("checkpoint.redo", {"token": token()}, wanted)
+
+    def _cut_off(self, verb: str) -> Operation:
+        """Have a reset that was cut off, to be gone on with or taken back."""
+        reset = self._prepare("reset")
+        before = look(bytes(self._mortal.ws))
+        self._mortal.arm("worktree-unlinked", self._chance.randint(1, 4))
+        try:
+            self._send(reset)
+        except Died:
+            self.kills["reset: to be resumed"] += 1
+        self._mortal.disarm()
+        self._restart()
+        assert self._interrupted() is not None
+        action, after = ("finish", reset.after) if verb == "finish" else ("undo", before)
+        return Operation("worktree.resume", {"token": token(), "action": action}, after)
 
     def _rollback(self, target: str, wanted: World, wreck: World) -> Operation:
         paths = [path for path in wreck.keys() | wanted.keys() if path.rpartition(b"/")[0] == b""]

@@ -5,7 +5,7 @@ from collections import Counter
 
 from support.killing import Driver
 
-__all__ = ["MERGE_STEPS", "OPEN_STEPS", "PLAN", "Totals", "one_round"]
+__all__ = ["DUE_STEPS", "OPEN_STEPS", "PLAN", "Totals", "one_round"]
 
 _PACK = ("pack-written", "pack-synced", "index-synced", "pack-named", "index-named", "pack-durable")
 _SAVE = [
@@ -38,16 +38,20 @@ _RESTORE = [
     *((step, nth) for step in ("log-written", "log-durable", "file-written", "file-named") for nth in (1, 2)),
     *((step, nth) for step in _WORKTREE for nth in (1, 2)),
 ]
+_RESUME = ("scanned", "safe", "begun", "log-durable", "checkpoint-durable", "restored", "synced", "concluded")
+_RESUME += ("worktree-created", "worktree-exchanged", "worktree-aside", "worktree-verified", "worktree-unlinked")
 PLAN = [
     *(("save", *one) for one in _SAVE),
     *(("tagged save", step, 1) for step in ("checkpoint-durable", "tag-durable", "log-durable")),
     *(("first save", step, 1) for step in ("store-written", "store-named", "opened", "settled", "pack-synced")),
     *((verb, *one) for verb in ("reset", "rollback", "undo", "redo") for one in _RESTORE),
+    *((verb, step, 1) for verb in ("finish", "take back") for step in _RESUME),
 ]
 """Verb, step and the how-manieth time that the step is reached."""
 
 OPEN_STEPS = ("opened", "swept", "recovered", "settled")
-MERGE_STEPS = ("merged", "pack-hidden", "packs-gone")
+DUE_STEPS = ("merged", "pack-hidden", "packs-gone", "log-kept", "log-cut")
+"""Steps of what saves do every now and then."""
 
 
 class Totals:
@@ -81,7 +85,7 @@ def one_round(driver: Driver, chance: random.Random) -> None:
         if number % 10 == 0:
             driver.kill_while_opening(chance.choice(OPEN_STEPS))
             driver.check_restores(2)
-    for step in MERGE_STEPS:
-        driver.kill_at_merge(step)
+    for step in DUE_STEPS:
+        driver.kill_when_due(step)
     driver.prune_killed("store-aside")
     driver.check_restores(5)

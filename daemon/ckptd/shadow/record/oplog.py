@@ -209,7 +209,9 @@ class OperationLog:
         for number in (*old, *newest):
             lines += self._lines(number)
         _keep_beside(self._path)
+        reach("log-kept")
         replace_file(self._path, b"".join(lines))
+        reach("log-cut")
         # From here on the old file is another one: a line that went there would be lost.
         fd, self._fd = self._fd, self._open()
         os.close(fd)
@@ -283,3 +285,6 @@ def _keep_beside(path: bytes) -> None:
             os.unlink(temp)
         os.link(path, temp)
         os.rename(temp, path + b".old")
+        # A rename of one of two names of a file to the other does nothing: so it is after a cut that was cut off.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temp)
