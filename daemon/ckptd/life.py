@@ -13,6 +13,7 @@ from ckptd.config import Config
 from ckptd.core.manager import Manager
 from ckptd.core.ports import Catalog
 from ckptd.deadline import Deadline
+from ckptd.descriptors import descriptors, store_limit
 from ckptd.dispatch import Dispatcher
 from ckptd.handlers import Daemon
 from ckptd.listen import Address
@@ -50,7 +51,7 @@ async def live(
     ``deadline`` is started with the drain.
     """
     stop = anyio.Event()
-    manager = Manager(catalog, locks.claim, cache_size=config.cache_size)
+    manager = Manager(catalog, locks.claim, cache_size=store_limit(descriptors(), config.cache_size))
     daemon = Daemon(
         manager=manager,
         socket=address.path.encode("utf-8", "surrogateescape"),

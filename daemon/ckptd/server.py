@@ -1,7 +1,6 @@
 """The server: accepts connections, keeps to its limits, and stays where clients look for it."""
 
 import logging
-import resource
 import time
 from contextlib import closing
 from typing import Final
@@ -13,17 +12,13 @@ import anyio.lowlevel
 from ckpt_protocol.framing import encode_frame
 from ckptd.budget import Budget
 from ckptd.connection import Connection, Handling
+from ckptd.descriptors import connection_limit, descriptors
 from ckptd.dispatch import encode_failure
 from ckptd.listen import Address
 from ckptd.log import Seldom
 from ckptd.stream import Listener, NotProvedError, Stream
 
-__all__ = ["MAX_CONNECTIONS", "Server", "connection_limit"]
-
-MAX_CONNECTIONS: Final = 512
-_LEAST_CONNECTIONS: Final = 16
-_DESCRIPTORS_EACH: Final = 4
-"""Of so many descriptors that the process may have, a client gets one: the rest is for stores."""
+__all__ = ["Server"]
 
 _RESTED_S: Final = 1.0
 """A connection that said and heard nothing for so long may have to make room for a new one."""
@@ -61,7 +56,7 @@ class Server:
         self._address = address
         self._handling = handling
         self._check_s = check_s
-        self._limit = limit or connection_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self._limit = limit or connection_limit(descriptors())
         self._rested_s = rested_s
         self._budget = budget or Budget()
         self._connections: set[Connection] = set()
@@ -184,14 +179,6 @@ class Server:
         _logger.warning("the socket %s was replaced or removed: bound again", self._address.path)
         self._accepting.cancel()
         tasks.start_soon(self._accept, new, tasks)
-
-
-def connection_limit(descriptors: int) -> int:
-    """Give how many clients a process with so many descriptors can have and still open stores."""
-    if descriptors < 0:
-        # No limit, as the system spells it.
-        return MAX_CONNECTIONS
-    return max(_LEAST_CONNECTIONS, min(MAX_CONNECTIONS, descriptors // _DESCRIPTORS_EACH))
 
 
 def _turn_away(client: Stream, kind: str, message: str) -> None:

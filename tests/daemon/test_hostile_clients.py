@@ -16,7 +16,7 @@ import pytest
 from ckpt_protocol.framing import MAX_REQUEST_BYTES
 from ckptd.budget import Budget
 from ckptd.connection import MAX_HELD_BYTES, MAX_IN_FLIGHT
-from ckptd.server import MAX_CONNECTIONS, connection_limit
+from ckptd.descriptors import MAX_CONNECTIONS, connection_limit, store_limit
 from support.served import Client, Served, serving, until
 from support.wire_samples import SAMPLES
 
@@ -171,10 +171,17 @@ async def test_out_of_descriptors_whoever_rests_makes_room(short_dir) -> None:
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "clients"), [(32, 16), (256, 64), (1024, 256), (4096, MAX_CONNECTIONS), (-1, MAX_CONNECTIONS)]
+    ("descriptors", "clients"), [(32, 16), (256, 64), (1024, 256), (4096, MAX_CONNECTIONS), (None, MAX_CONNECTIONS)]
 )
 def test_clients_leave_descriptors_for_stores(descriptors, clients) -> None:
     assert connection_limit(descriptors) == clients
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "stores"), [(32, 1), (64, 1), (256, 3), (1024, 12), (4096, 51), (100_000, 100), (None, 100)]
+)
+def test_stores_leave_descriptors_for_clients(descriptors, stores) -> None:
+    assert store_limit(descriptors, 100) == stores
 
 
 @pytest.mark.parametrize("phase", ["at once", "in a frame", "under way", "with answers unread"])

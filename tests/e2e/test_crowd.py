@@ -81,6 +81,17 @@ def test_a_daemon_with_few_descriptors_serves_beside_a_crowd(place: Place, descr
     assert " ERROR " not in place.log
 
 
+def test_a_daemon_with_few_descriptors_closes_stores_that_nobody_uses(place: Place):
+    pid = start(place, 64)
+    for number in range(12):
+        root = place.home / f"worktree {number}"
+        root.mkdir()
+        for text in ("one", "two"):
+            (root / "f").write_text(text)
+            place.save(cwd=root)
+    assert place.pid() == pid
+
+
 def test_thousands_come_and_go(place: Place):
     place.save()
     pid = place.pid()
