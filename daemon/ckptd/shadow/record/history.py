@@ -9,6 +9,7 @@ A restore that was cut off can be gone on with, as long as no other restore came
 - The same request, sent again, goes on with it. So does a new undo where an undo was cut off or cancelled, and a new
   redo where a redo was: nothing older is reversed before that. It stays one operation with one number, and is answered
   with its first safety checkpoint.
+- An undo or redo that could not change all of its paths is gone on with in the same way, by another one.
 - Each pass makes a safety checkpoint of its own before it writes: what was edited between the passes is in the later
   one, and the answer names what undoing will not bring back of it.
 - Undoing it takes one step, to the worktree before the first pass: a path has the state that the first safety

@@ -81,6 +81,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_def
 
     ``done`` false: the operation was given up, and nothing of it holds. ``paths`` are those that a restore really
     changed. ``head_stays``: head is still what it was before, for the restore was stopped before its end.
+    ``incomplete``: some paths could not be changed, and are as they were; another try may do it.
     """
 
     n: int
@@ -88,6 +89,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_def
     result: msgspec.Raw = msgspec.Raw(b"null")
     paths: list[WirePath] | None = None
     head_stays: bool = False
+    incomplete: bool = False
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, tag="mark", omit_defaults=True):

@@ -1,6 +1,7 @@
 """Making a whole file system durable with one call."""
 
 import ctypes
+import errno
 import os
 
 from ckptd.errors import from_os_error
@@ -30,6 +31,9 @@ def sync(root_fd: int) -> None:
 def _syncfs(fd: int) -> None:
     if not hasattr(_LIBC, "syncfs"):
         os.sync()
-    elif _LIBC.syncfs(ctypes.c_int(fd)) != 0:
+        return
+    while _LIBC.syncfs(ctypes.c_int(fd)) != 0:
         code = ctypes.get_errno()
+        if code == errno.EINTR:
+            continue
         raise from_os_error(OSError(code, os.strerror(code)), "sync the worktree's file system")

@@ -21,7 +21,7 @@ from ckptd.shadow.store.passes import planned
 from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.trees.view import find_state
 
-__all__ = ["clear_up", "finish_drop", "interrupted", "recover", "sweep", "unfinished"]
+__all__ = ["clear_up", "finish_drop", "incomplete", "interrupted", "recover", "sweep", "unfinished"]
 
 _logger = logging.getLogger(__name__)
 
@@ -110,6 +110,15 @@ def unfinished(log: OperationLog) -> Intent | None:
         outcome = log.outcomes.get(intent.n)
         if intent.verb in _RESTORES and (outcome is None or outcome.done):
             return intent if outcome is None or outcome.head_stays else None
+    return None
+
+
+def incomplete(log: OperationLog) -> Intent | None:
+    """Give the newest restore if it could not change all of its paths."""
+    for intent in reversed(log.intents.values()):
+        outcome = log.outcomes.get(intent.n)
+        if intent.verb in _RESTORES and (outcome is None or outcome.done):
+            return intent if outcome is not None and outcome.incomplete else None
     return None
 
 

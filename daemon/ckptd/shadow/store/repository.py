@@ -30,7 +30,7 @@ from ckptd.shadow.scan.basis import BasisMaker
 from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
 from ckptd.shadow.store.metadata import Metadata
-from ckptd.shadow.store.recovery import clear_up, interrupted, recover, sweep
+from ckptd.shadow.store.recovery import clear_up, incomplete, interrupted, recover, sweep
 from ckptd.shadow.store.settings import Overrides, Settings
 from ckptd.shadow.trees.view import Key
 
@@ -88,15 +88,19 @@ class Repository:
             self._load_model()
             recover(self.log, self.lookup, self.refs)
             reach("recovered")
-            cut_off = interrupted(self.log)
-            if cut_off is not None:
-                clear_up(cut_off, self.worktree, self.lookup)
+            self.clear_up()
             self._settle_head()
             reach("settled")
             self._cut_log()
         except BaseException:
             self._let_go()
             raise
+
+    def clear_up(self) -> None:
+        """Clear what a restore left under temporary names, as it was cut off or the disk refused even that."""
+        last = interrupted(self.log) or incomplete(self.log)
+        if last is not None:
+            clear_up(last, self.worktree, self.lookup)
 
     @property
     def history(self) -> History:

@@ -6,7 +6,7 @@ write; the intent names the safety checkpoint and all paths, so that a restore t
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NoReturn
 
 import msgspec
@@ -21,8 +21,9 @@ from ckptd.shadow.objects.pack import HashOnly, PackWriter
 from ckptd.shadow.record.info import write_info_tree
 from ckptd.shadow.record.lookup import Loaded
 from ckptd.shadow.record.oplog import Intent, Outcome, Verb
+from ckptd.shadow.restore.space import free_bytes, missing_bytes, used_bytes
+from ckptd.shadow.restore.writer import BATCH_STEPS, RestoreWriter, sync
 from ckptd.shadow.restore.writer import Outcome as Written
-from ckptd.shadow.restore.writer import RestoreWriter, sync
 from ckptd.shadow.store.adopting import copy_legacy, look_closer
 from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_planned
 from ckptd.shadow.store.asker import Asker
@@ -30,7 +31,7 @@ from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.intents import intent_of, new_intent
 from ckptd.shadow.store.passes import passes_of, planned
 from ckptd.shadow.store.preparing import Prepared, RestoreRequest, Terms, open_root, prepare
-from ckptd.shadow.store.recovery import interrupted, unfinished
+from ckptd.shadow.store.recovery import incomplete, interrupted, unfinished
 from ckptd.shadow.store.repository import Draft, Repository
 from ckptd.shadow.store.resuming import finishing, nothing_to_resume, taking_back
 from ckptd.shadow.store.reversing import accepted_digest, head_reversed, reversal
@@ -97,11 +98,14 @@ class Restorer:
         return copy_legacy(repo, repo.legacy.objects, target, asker)
 
     def undo(self, params: StepParams, asker: Asker) -> RestoreResult:
-        """Reverse the newest restore that is not undone, over exactly its paths; or finish an undo that was cut off."""
+        """Reverse the newest restore that is not undone, over exactly its paths.
+
+        Or finish an undo that was cut off, or that could not change all of its paths.
+        """
         return self._step("undo", params, asker)
 
     def redo(self, params: StepParams, asker: Asker) -> RestoreResult:
-        """Reverse the newest undo; or finish a redo that was cut off."""
+        """Reverse the newest undo; or finish a redo that was cut off or could not change all of its paths."""
         return self._step("redo", params, asker)
 
     def resume(self, params: ResumeParams, asker: Asker) -> RestoreResult:
@@ -123,7 +127,7 @@ class Restorer:
         answered = self._answered(params.token)
         if answered is not None:
             return answered
-        begun = unfinished(log)
+        begun = unfinished(log) or incomplete(log)
         if begun is not None and begun.verb == verb and begun.undoes in log.intents:
             return self._reverse(verb, begun.undoes, params, asker, begun)
         number = self._retried(params.token, verb)
@@ -200,6 +204,7 @@ class Restorer:
     def _run(self, request: RestoreRequest, asker: Asker) -> RestoreResult:
         if request.dry_run:
             return answer_planned(prepare(self._repo, request, HashOnly(), asker))
+        self._repo.clear_up()
         try:
             return self._attempt(request, asker)
         except _NotHeldError:
@@ -252,6 +257,7 @@ class Restorer:
         request, steps = prepared.request, prepared.plan.steps
         fresh = pack.oids
         reach("planned")
+        self._refuse_full(steps)
         asker.tell("safety", 0, len(steps))
         draft = self._make_safety(prepared, pack, asker)
         reach("safe")
@@ -268,10 +274,39 @@ class Restorer:
         changed = {*written.written, *written.deleted, *half_done}
         if request.begun is not None:
             changed |= planned(request.begun)
-        self._conclude(intent, result, changed, head_stays=cancelled)
+        self._conclude(intent, result, changed, head_stays=cancelled, incomplete=bool(written.failed))
         if cancelled:
             self._take_back(intent, len(changed), asker.undisturbed())
         return result
+
+    def _refuse_full(self, steps: Sequence[Step]) -> None:
+        """Stop before anything is written where the worktree's file system has no room for it."""
+        repo = self._repo
+        root_fd = open_root(repo)
+        try:
+            free = free_bytes(root_fd)
+        finally:
+            os.close(root_fd)
+        if free is None:
+            return
+        missing = missing_bytes(
+            steps, free, lambda path: used_bytes(os.path.join(repo.worktree, path)), self._size_of, BATCH_STEPS
+        )
+        if missing > 0:
+            raise DomainError(
+                "no_space",
+                f"the restore needs {missing:,} bytes more than there are free at {to_text(repo.worktree)}; "
+                "nothing was changed",
+                hint="free some space, then try again",
+                paths=(repo.worktree,),
+            )
+
+    def _size_of(self, oid: bytes) -> int:
+        try:
+            return self._repo.objects.size(oid)
+        except DomainError:
+            # Damage has its own answer, at its own path.
+            return 0
 
     def _take_back(self, intent: Intent, changed: int, asker: Asker) -> NoReturn:
         """Reverse what was called off in the middle, and tell so; it is an operation of its own, with its own safety.
@@ -389,11 +424,19 @@ class Restorer:
             os.close(root_fd)
 
     def _conclude(
-        self, intent: Intent, result: RestoreResult, paths: Iterable[bytes] | None, *, head_stays: bool = False
+        self,
+        intent: Intent,
+        result: RestoreResult,
+        paths: Iterable[bytes] | None,
+        *,
+        head_stays: bool = False,
+        incomplete: bool = False,
     ) -> None:
         changed = None if paths is None else [to_wire(path) for path in sorted(paths)]
         raw = msgspec.Raw(msgspec.json.encode(result))
-        self._repo.log.conclude(Outcome(n=intent.n, result=raw, paths=changed, head_stays=head_stays))
+        self._repo.log.conclude(
+            Outcome(n=intent.n, result=raw, paths=changed, head_stays=head_stays, incomplete=incomplete)
+        )
         reach("concluded")
         if not head_stays:
             self._repo.set_head(intent.after)
