@@ -14,11 +14,10 @@ import pytest
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.record.logtrim import Bounds
-from ckptd.shadow.record.lookup import Loaded
-from ckptd.shadow.trees.view import DirectoryView
 from support import effort
-from support.plainworld import World, look, parents
+from support.plainworld import look, parents
 from support.powercut import DATA, NAMES, Disk, State, chances, write
+from support.stored import Contents, contents, held
 from support.tape import Call, record
 from support.worktrees import Desk, in_child, verify
 
@@ -26,9 +25,6 @@ pytestmark = [
     pytest.mark.core,
     pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="sees in /proc which file a call is for"),
 ]
-
-Contents = dict[bytes, bytes | None]
-"""By path: what a file holds or where a link leads; None for a directory."""
 
 ANSWER = "answer"
 
@@ -58,26 +54,8 @@ class Counts:
         print(f"{calls} calls, {self.cuts} cuts, {self.disks} different disks, lost 0")
 
 
-def contents(world: World) -> Contents:
-    return {path: None if node.kind == "d" else node.data for path, node in world.items()}
-
-
 def worktree(desk: Desk) -> Contents:
     return contents(look(desk.root))
-
-
-def held(desk: Desk, loaded: Loaded) -> Contents:
-    """Give all that a checkpoint holds, read from its objects and hashed."""
-    found: Contents = {}
-    stack: list[tuple[bytes, DirectoryView]] = [(b"", loaded.root)]
-    while stack:
-        start, view = stack.pop()
-        for name, state in view.files().items():
-            found[start + name] = desk.repo.objects.read_own(state.oid, b"blob")
-        for name, below in view.dirs().items():
-            found[start + name] = None
-            stack.append((start + name + b"/", below))
-    return found
 
 
 def begin(desk: Desk) -> None:
