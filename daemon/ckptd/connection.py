@@ -101,7 +101,15 @@ class Connection(Outbox):
     def spawn(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """See Outbox."""
         if self._tasks is not None:
-            self._tasks.start_soon(work)
+            self._tasks.start_soon(self._work, work)
+
+    async def _work(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
+        # Who listens for events does not sit there for nothing.
+        self._at_work += 1
+        try:
+            await work()
+        finally:
+            self._at_work -= 1
 
     async def _look_whether_gone(self) -> None:
         """Wait for the answers of a client that says nothing more, and notice when it does not even listen."""

@@ -46,6 +46,10 @@ class Daemon:
     bus: Bus = field(default_factory=Bus)
 
 
+_LONGEST_NAME: Final = 200
+"""Characters that are kept of what a client calls itself."""
+
+
 class _InDirectory(Protocol):
     @property
     def checkpoint_dir(self) -> WirePath: ...
@@ -75,7 +79,11 @@ async def hello(_daemon: Daemon, asked: Asked, params: daemon.HelloParams) -> da
         raise asked.peer.refused
     peer = asked.peer
     peer.refused = None
-    peer.client, peer.session = params.client, params.session
+    if params.session is not None and len(params.session) > _LONGEST_NAME:
+        # Not cut: two sessions that become one would undo each other's work.
+        raise DomainError("bad_option", f"a session's name has at most {_LONGEST_NAME} characters")
+    # Both are written down with every operation.
+    peer.client, peer.session = params.client[:_LONGEST_NAME], params.session
     peer.wants_progress = PROGRESS_CAPABILITY in (params.capabilities or ())
     return daemon.HelloResult(protocol=PROTOCOL_VERSION, build=BUILD, pid=os.getpid(), capabilities=sorted(HANDLERS))
 

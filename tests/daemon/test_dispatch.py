@@ -394,3 +394,10 @@ async def test_a_batch_whose_answers_are_too_long_together_keeps_those_that_fit(
     assert 1 <= sum(done) < 20
     assert {kind_of(answer) for answer in answers[sum(done) :]} == {"frame_too_large"}
     assert sum(len(json.dumps(answer)) for answer in answers[: sum(done)]) < 2000
+
+
+async def test_names_that_are_written_down_with_every_operation_are_short(wire) -> None:
+    hello = {"protocol": PROTOCOL_VERSION, "build": "1", "client": "c" * 100_000, "session": "s" * 200}
+    assert "result" in await wire.call("daemon.hello", hello)
+    assert (len(wire.peer.client), len(wire.peer.session)) == (200, 200)
+    assert kind_of(await wire.call("daemon.hello", hello | {"session": "s" * 201})) == "bad_option"

@@ -129,6 +129,17 @@ async def test_whoever_rested_longest_makes_room(short_dir) -> None:
         assert "result" in await busy.line()
 
 
+async def test_who_listens_for_events_makes_no_room(short_dir) -> None:
+    async with serving(short_dir, limit=2, rested_s=0.0) as served, contextlib.AsyncExitStack() as stack:
+        listener, silent = [await stack.enter_async_context(Client.of(served.path)) for _ in range(2)]
+        assert "result" in await listener.call("events.subscribe")
+        assert "result" in await silent.call("daemon.status")
+        new = await stack.enter_async_context(Client.of(served.path))
+        assert "result" in await new.call("daemon.status")
+        assert await silent.ended()
+        assert "result" in await listener.call("daemon.status")
+
+
 async def test_who_has_just_spoken_makes_no_room(short_dir) -> None:
     async with serving(short_dir, limit=1, rested_s=60) as served, Client.of(served.path) as first:
         assert "result" in await first.call("daemon.status")
