@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from ckpt_protocol.address import SCHEMES
 from fabricatio_checkpoint.configfile import home, places
 from fabricatio_checkpoint.errors import error_of
 
@@ -148,6 +149,8 @@ def _fresh(default: object) -> object:
 def _absolute(path: object, environ: Mapping[str, str], cwd: str | None) -> str | None:
     if not isinstance(path, str):
         return None
+    if path.startswith(SCHEMES):
+        return path
     if path == "~" or path.startswith("~/"):
         path = home(environ) + path[1:]
     elif path.startswith("~"):
@@ -210,8 +213,18 @@ def _path(value: object, _text: bool) -> str:
     raise _ExpectedError("a path")
 
 
-def _optional_path(value: object, text: bool) -> str | None:
-    return None if value is None or value == "" else _path(value, text)
+def _address(value: object, text: bool) -> str | None:
+    if value is None or value == "":
+        return None
+    if not (isinstance(value, str) and value.startswith(SCHEMES)):
+        return _path(value, text)
+    from ckpt_protocol.endpoint import AddressError, parse
+
+    try:
+        parse(value)
+    except AddressError as error:
+        raise _ExpectedError(f"an address ({error})") from error
+    return value
 
 
 def _strings(value: object, text: bool) -> list[str]:
@@ -237,7 +250,7 @@ def _bare_list(text: str) -> list[str] | None:
 OPTIONS: dict[str, Option] = {
     "checkpoint_dir": Option(_path, "~/.fabricatio-checkpoint", path=True),
     "cache_size": Option(_integer(1), 100),
-    "socket": Option(_optional_path, None, path=True),
+    "socket": Option(_address, None, path=True),
     "scan": Option(_choice("auto", "full"), "auto"),
     "idle_exit_s": Option(_seconds, 1800),
     "autosave": Option(_flag, False),

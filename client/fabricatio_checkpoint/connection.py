@@ -11,6 +11,7 @@ import os
 import time
 from _thread import allocate_lock
 
+from ckpt_protocol.address import SCHEMES
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 from fabricatio_checkpoint import launch
 from fabricatio_checkpoint.errors import CheckpointError, ConnectionLost, error_of, from_reply
@@ -174,7 +175,7 @@ class Connection:
     def _follow(self, error: CheckpointError, again: _Again) -> None:
         """Prepare another attempt where the answer says how it can succeed, else raise the error."""
         owner = error.hint or ""
-        elsewhere = error.kind == "owned_elsewhere" and owner.startswith("/") and owner != self._path
+        elsewhere = error.kind == "owned_elsewhere" and owner.startswith(("/", *SCHEMES)) and owner != self._path
         if elsewhere and again.may_follow(self._path == self._home):
             self._path = owner
         elif error.kind == "stopping" and not again.own and time.monotonic() < again.deadline:

@@ -17,6 +17,19 @@ from fabricatio_checkpoint.errors import TransportError, error_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Protocol
+
+    class Channel(Protocol):
+        """What a link needs of a connected socket, with the meaning that a socket gives it."""
+
+        def sendall(self, data: bytes, flags: int = 0, /) -> None: ...
+        def send(self, data: bytes, flags: int = 0, /) -> int: ...
+        def recv(self, bufsize: int, flags: int = 0, /) -> bytes: ...
+        def settimeout(self, timeout: float | None, /) -> None: ...
+        def gettimeout(self) -> float | None: ...
+        def shutdown(self, how: int, /) -> None: ...
+        def close(self) -> None: ...
+
 
 __all__ = ["connect", "dial", "program", "socket_path"]
 
@@ -25,11 +38,11 @@ _LONGEST_NAME = 60
 
 
 def socket_path(configured: str | None = None, environ: Mapping[str, str] | None = None) -> str:
-    """Give the path of the daemon's socket; ``configured`` is the option ``socket``."""
+    """Give the daemon's address, mostly the path of its socket; ``configured`` is the option ``socket``."""
     return address.socket_path(os.environ if environ is None else environ, configured)
 
 
-def connect(path: str, *, start: bool = True, environ: Mapping[str, str] | None = None) -> _socket.socket:
+def connect(path: str, *, start: bool = True, environ: Mapping[str, str] | None = None) -> Channel:
     """Connect to the daemon at ``path``; with ``start``, start one where nobody answers.
 
     ``environ`` is what the daemon inherits (default: this process's). Raises TransportError: ``not_running``
@@ -54,8 +67,10 @@ def program() -> str:
     return "".join(char if "!" <= char <= "~" else "?" for char in name)[:_LONGEST_NAME]
 
 
-def dial(path: str) -> _socket.socket | None:
+def dial(path: str) -> Channel | None:
     """Connect, or give None where no daemon listens; any other failure is raised, as it proves nothing."""
+    if path.startswith(address.SCHEMES):
+        return _dial_remote(path)
     try:
         sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     except OSError as error:
@@ -74,6 +89,15 @@ def dial(path: str) -> _socket.socket | None:
         sock.close()
         raise
     return sock
+
+
+def _dial_remote(text: str) -> Channel | None:
+    from fabricatio_checkpoint import remote
+
+    try:
+        return remote.dial(text)
+    except OSError as error:
+        raise _unreachable(text, error) from error
 
 
 def _check_peer(sock: _socket.socket, path: str) -> None:

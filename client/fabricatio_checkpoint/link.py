@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from fabricatio_checkpoint.errors import CheckpointError
+    from fabricatio_checkpoint.launch import Channel
 
     Notice = Callable[[dict[str, Any]], None]
 
@@ -41,7 +42,7 @@ class BrokenLinkError(Exception):
 class Link:
     """A connected socket, used by one call at a time. After any exception of request() it has to be closed."""
 
-    def __init__(self, sock: _socket.socket, path: str, hello: dict[str, Any], quick_s: float = _QUICK_S) -> None:
+    def __init__(self, sock: Channel, path: str, hello: dict[str, Any], quick_s: float = _QUICK_S) -> None:
         self.path = path
         self._quick_s = quick_s
         self.peer: dict[str, Any] | None = None

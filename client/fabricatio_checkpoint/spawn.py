@@ -1,6 +1,5 @@
 """Starts the daemon as a process of its own, once for however many clients ask, and waits until it answers."""
 
-import _socket
 import errno
 import fcntl
 import hashlib
@@ -16,6 +15,10 @@ from ckpt_protocol.address import ensure_private, state_dir
 from ckpt_protocol.framing import encode_frame
 from fabricatio_checkpoint.errors import CheckpointError, error_of
 from fabricatio_checkpoint.launch import dial
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from fabricatio_checkpoint.launch import Channel
 
 __all__ = ["DEADLINE_S", "start"]
 
@@ -62,7 +65,7 @@ class _Log(NamedTuple):
 _children: list[_Detached] = []
 
 
-def start(path: str, environ: Mapping[str, str]) -> _socket.socket:
+def start(path: str, environ: Mapping[str, str]) -> "Channel":
     """Start the daemon for the socket ``path``, unless another client just does, and connect to it.
 
     Waits at most DEADLINE_S. Raises DaemonStartError with the end of what the daemon wrote.
@@ -81,7 +84,7 @@ def start(path: str, environ: Mapping[str, str]) -> _socket.socket:
             os.close(lock)
 
 
-def _start_under(lock: int | None, path: str, directory: str, environ: Mapping[str, str]) -> _socket.socket:
+def _start_under(lock: int | None, path: str, directory: str, environ: Mapping[str, str]) -> "Channel":
     log = _Log(os.path.join(directory, "ckptd.start.log"), 0)
     deadline = time.monotonic() + DEADLINE_S
     pause = _FIRST_PAUSE_S
@@ -106,7 +109,7 @@ def _start_under(lock: int | None, path: str, directory: str, environ: Mapping[s
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-def _answers(sock: _socket.socket, deadline: float) -> bool:
+def _answers(sock: "Channel", deadline: float) -> bool:
     """Wait for the first answer; False where the daemon hangs up instead: what it imports may be broken."""
     piece = b"\n"
     try:

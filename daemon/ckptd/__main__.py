@@ -10,6 +10,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ckpt_protocol import address as addresses
+from ckpt_protocol.endpoint import AddressError, parse
 from ckpt_protocol.version import BUILD
 from ckptd import config, listen, log, notify
 from ckptd.deadline import Deadline
@@ -71,12 +72,12 @@ def run_daemon(options: Options, catalog_factory: Callable[[], "Catalog"], patie
         _logger.warning("%s", complaint)
     try:
         address = _take_address(options, settings, environ)
-    except (listen.AddressInUseError, OSError) as error:
+    except (listen.AddressInUseError, AddressError, OSError) as error:
         if not journal:
             _logger.error("%s", error)
         print(f"ckptd: {error}", file=sys.stderr)  # noqa: T201 - the one line for whoever started it
         return EXIT_DAEMON
-    locks = DataLocks(this_process(address.path))
+    locks = DataLocks(this_process(address.text))
     deadline = Deadline(patience_s, address.remove)
     try:
         return _run(address, settings, locks, catalog_factory, supervisor, deadline)
@@ -161,11 +162,16 @@ def _parse(argv: Sequence[str]) -> Options:
         description="Keep the checkpoints of this user's worktrees.",
         epilog="Chores, which run no daemon: ckptd doctor, ckptd install-units, ckptd discover.",
     )
-    parser.add_argument("--socket", metavar="PATH", help="listen here, in a directory of mode 0700")
+    parser.add_argument(
+        "--socket", metavar="PATH", help="listen here: a path in a directory of mode 0700, or tcp:127.0.0.1:PORT"
+    )
     parser.add_argument("--stderr", action="store_true", help="log to stderr instead of the log file")
     parser.add_argument("--version", action="version", version=f"ckptd {BUILD}")
     found = parser.parse_args(argv)
-    return Options(None if found.socket is None else os.path.abspath(found.socket), found.stderr)
+    address = found.socket
+    if address is not None and not address.startswith(addresses.SCHEMES):
+        address = os.path.abspath(address)
+    return Options(address, found.stderr)
 
 
 def _prepare_process(environ: MutableMapping[str, str]) -> None:
@@ -189,7 +195,22 @@ def _take_address(options: Options, settings: config.Config, environ: MutableMap
     if passed and isinstance(name := passed[0].getsockname(), str) and os.path.isabs(name):
         return listen.Address(name, passed[0])
     # A command-line path is taken as it is: who gives it has to find the daemon there.
-    return listen.Address(options.socket or addresses.socket_path(environ, settings.socket))
+    given = options.socket is not None and not options.socket.startswith(addresses.SCHEMES)
+    wanted = options.socket if given else addresses.socket_path(environ, options.socket or settings.socket)
+    return _listen_at(wanted or "")
+
+
+def _listen_at(text: str) -> listen.Address:
+    if not text.startswith(addresses.SCHEMES):
+        return listen.Address(text)
+    endpoint = parse(text)
+    if endpoint.scheme == "pipe":
+        from ckptd.pipe import PipeAddress
+
+        return PipeAddress(endpoint)
+    from ckptd.tcp import TcpAddress
+
+    return TcpAddress(endpoint)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
+from ckpt_protocol.address import SCHEMES
+from ckpt_protocol.endpoint import parse
 from ckptd.regular import read_regular
 
 __all__ = ["Config", "WorktreeOptions", "global_file", "load", "worktree_options"]
@@ -153,6 +155,12 @@ def _path(value: object, home: str) -> str | None:
     return os.path.normpath(path)
 
 
+def _address(value: object, home: str) -> str | None:
+    if isinstance(value, str) and value.startswith(SCHEMES):
+        return parse(value).text if "@" in value else parse(value).name
+    return _path(value, home)
+
+
 def _flag(value: object, _home: str) -> bool:
     if isinstance(value, bool):
         return value
@@ -191,7 +199,7 @@ def _no_autosave(_value: object, _home: str) -> None:
 _CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
     "idle_exit_s": _seconds,
     "cache_size": _count,
-    "socket": _path,
+    "socket": _address,
     "max_file_bytes": _size,
     "use_git_excludes": _flag,
     "exclude": _patterns,

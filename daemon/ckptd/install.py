@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ckpt_protocol.address import SCHEMES
 from ckpt_protocol.version import BUILD
 from ckpt_protocol.wirepath import encode
 from ckptd import config
@@ -44,8 +45,12 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> Said:
     parser.add_argument("--json", action="store_true", help="one JSON document")
     options = parser.parse_args(argv)
     directory = _directory(environ)
+    socket = config.load(environ).socket
+    if not options.remove and socket is not None and socket.startswith(SCHEMES):
+        problem = f"systemd starts the daemon by a Unix socket, and the option socket is {socket}: remove it first"
+        return _failed(EXIT_DAEMON, problem, as_json=options.json)
     try:
-        outcome = _remove(directory) if options.remove else _install(directory, environ)
+        outcome = _remove(directory) if options.remove else _install(directory, environ, socket)
     except OSError as error:
         return _failed(EXIT_STORAGE, f"cannot write the units: {error}", as_json=options.json)
     if outcome is None:
@@ -71,10 +76,9 @@ def _quoted(word: str) -> str:
     return f'"{plain}"'
 
 
-def _install(directory: str, environ: Mapping[str, str]) -> _Outcome | None:
+def _install(directory: str, environ: Mapping[str, str], socket: str | None) -> _Outcome | None:
     if not _runs_alone(environ):
         return None
-    socket = config.load(environ).socket
     os.makedirs(directory, exist_ok=True)
     for name in _NAMES:
         _replace(os.path.join(directory, name), unit_text(_template(name), socket))

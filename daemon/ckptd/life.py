@@ -54,7 +54,7 @@ async def live(
     manager = Manager(catalog, locks.claim, cache_size=store_limit(descriptors(), config.cache_size))
     daemon = Daemon(
         manager=manager,
-        socket=address.path.encode("utf-8", "surrogateescape"),
+        socket=address.text.encode("utf-8", "surrogateescape"),
         connections=lambda: server.connections,
         stop=stop.set,
         may_be_replaced=lambda: _may_be_replaced(address, server, manager),
@@ -69,8 +69,8 @@ async def live(
         tasks.start_soon(_on_idleness, server, manager, config.idle_exit_s, stop)
         tasks.start_soon(_feed_watchdog, supervisor)
         tasks.start_soon(server.run)
-        _logger.info("serving %s", address.path)
-        supervisor.tell(f"READY=1\nSTATUS=serving {address.path}")
+        _logger.info("serving %s", address.text)
+        supervisor.tell(f"READY=1\nSTATUS=serving {address.text}")
         await stop.wait()
         supervisor.tell("STOPPING=1\nSTATUS=finishing what runs")
         deadline.start()

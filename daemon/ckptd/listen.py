@@ -1,4 +1,4 @@
-"""The daemon's address: a Unix socket that only the holder of its lock binds, replaces or removes."""
+"""The daemon's address: a file that only the holder of its lock makes, replaces or removes. Here a Unix socket."""
 
 import errno
 import os
@@ -12,9 +12,9 @@ from ckpt_protocol import address
 from ckptd.lock import HeldLock, LockedElsewhereError, this_process
 from ckptd.stream import Listener, SocketListener
 
-__all__ = ["Address", "AddressInUseError"]
+__all__ = ["BACKLOG", "Address", "AddressInUseError"]
 
-_BACKLOG: Final = 1024
+BACKLOG: Final = 1024
 _WAIT_S: Final = 8.0
 """How long a start waits for a daemon that holds the lock and does not answer: it ends, or binds its socket again."""
 _RETRY_S: Final = 0.05
@@ -27,18 +27,20 @@ class AddressInUseError(Exception):
 class Address:
     """A socket's path and its lock. ``path`` is absolute; the directory is made private.
 
+    ``text`` is how clients are told of it. Subclasses put something else at the path, and listen elsewhere.
     Raises AddressInUseError where another daemon holds the lock, OSError where the directory is not ours alone
     or something cannot be made.
     """
 
-    def __init__(self, path: str, adopted: socket.socket | None = None) -> None:
+    def __init__(self, path: str, adopted: socket.socket | None = None, text: str | None = None) -> None:
         self.path: Final = path
+        self.text: Final = text or path
         self.adopted: Final = adopted is not None
         """The socket came from a service manager, which alone may bind or remove it."""
         self._lock_path = os.fsencode(path) + b".lock"
         self._identity: tuple[int, int] | None = None
         address.ensure_private(os.path.dirname(path))
-        self._lock = _wait_for_lock(path, self._lock_path)
+        self._lock = self._wait_for_lock()
         try:
             self.listener: Listener = self._remember(adopted) if adopted is not None else self.bind()
         except BaseException:
@@ -46,26 +48,49 @@ class Address:
             raise
 
     def bind(self) -> Listener:
-        """Bind a new listening socket and put it in place of whatever is at the path; raises OSError."""
+        """Listen, and put what leads there in place of whatever is at the path; raises OSError."""
         # Fixed by the name, so that the leftover of a killed daemon is replaced; short, since sun_path is.
         directory, name = os.path.split(self.path)
         temporary = os.path.join(directory, f".{zlib.crc32(os.fsencode(name)):08x}")
-        _refuse_other_file(self.path)
+        self._refuse_other_file()
         _remove(temporary)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # Listening before it has its name: whoever finds the name can connect.
+        listener = self.listen(temporary)
         try:
-            listener.setblocking(False)
-            listener.bind(temporary)
-            os.chmod(temporary, 0o600)
-            # Listening before it has its name: whoever finds the name can connect.
-            listener.listen(_BACKLOG)
             self._identity = _identity(temporary)
             os.rename(temporary, self.path)
         except BaseException:
             listener.close()
             raise
-        self.listener = SocketListener(listener)
-        return self.listener
+        self.listener = listener
+        return listener
+
+    def listen(self, file: str) -> Listener:
+        """Listen, and make the file, mode 0600, that leads clients there; raises OSError."""
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listening.setblocking(False)
+            listening.bind(file)
+            os.chmod(file, 0o600)
+            listening.listen(BACKLOG)
+        except BaseException:
+            listening.close()
+            raise
+        return SocketListener(listening)
+
+    def belongs(self, mode: int) -> bool:
+        """Tell whether a file of this ``st_mode`` is what may stand at the path."""
+        return stat.S_ISSOCK(mode)
+
+    def answers(self) -> bool:
+        """Tell whether somebody can be connected to at the path."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            try:
+                probe.connect(self.path)
+            except OSError:
+                return False
+        return True
 
     def is_ours(self) -> bool:
         """Tell whether the path leads to the socket that was bound last."""
@@ -83,7 +108,7 @@ class Address:
         if self._lock.is_at(self._lock_path):
             return True
         try:
-            lock = HeldLock.take(self._lock_path, this_process(self.path))
+            lock = HeldLock.take(self._lock_path, this_process(self.text))
         except LockedElsewhereError:
             return False
         self._lock.close()
@@ -101,42 +126,30 @@ class Address:
         self.listener.close()
         self._lock.close()
 
+    def _wait_for_lock(self) -> HeldLock:
+        deadline = time.monotonic() + _WAIT_S
+        while True:
+            try:
+                return HeldLock.take(self._lock_path, this_process(self.text))
+            except LockedElsewhereError as error:
+                # A holder that nobody can connect to is starting or ending: the next moment tells which.
+                if self.answers() or time.monotonic() > deadline:
+                    pid = "unknown" if error.owner is None else error.owner.pid
+                    raise AddressInUseError(f"another ckptd (pid {pid}) serves {self.text}") from error
+            time.sleep(_RETRY_S)
+
+    def _refuse_other_file(self) -> None:
+        # A mistyped option must not replace somebody's file.
+        try:
+            found = os.lstat(self.path)
+        except FileNotFoundError:
+            return
+        if not self.belongs(found.st_mode):
+            raise FileExistsError(errno.EEXIST, "there is something else in place of the address", self.path)
+
     def _remember(self, adopted: socket.socket) -> Listener:
         self._identity = _identity(self.path)
         return SocketListener(adopted)
-
-
-def _wait_for_lock(path: str, lock_path: bytes) -> HeldLock:
-    deadline = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            return HeldLock.take(lock_path, this_process(path))
-        except LockedElsewhereError as error:
-            # A holder that nobody can connect to is starting or ending: the next moment tells which.
-            if _answers(path) or time.monotonic() > deadline:
-                pid = "unknown" if error.owner is None else error.owner.pid
-                raise AddressInUseError(f"another ckptd (pid {pid}) serves {path}") from error
-        time.sleep(_RETRY_S)
-
-
-def _answers(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-    return True
-
-
-def _refuse_other_file(path: str) -> None:
-    # A mistyped option must not replace somebody's file.
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(found.st_mode):
-        raise FileExistsError(errno.EEXIST, "there is something else than a socket", path)
 
 
 def _remove(path: str) -> None:

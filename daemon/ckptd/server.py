@@ -62,6 +62,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._leaving: set[Connection] = set()
         self._full = Seldom(_logger)
+        self._strangers = Seldom(_logger)
         self._accepting = anyio.CancelScope()
 
     @property
@@ -106,7 +107,7 @@ class Server:
 
     def _admit(self, client: Stream, tasks: anyio.abc.TaskGroup) -> None:
         if (stranger := client.stranger()) is not None:
-            _logger.warning("refused a connection of %s", stranger)
+            self._strangers.warn("refused a connection of %s", stranger)
             _turn_away(client, "forbidden_peer", "this daemon serves another user")
         elif len(self._connections) - len(self._leaving) >= self._limit and not self._make_room():
             self._full.warn("refused a connection: %s are open and busy", self._limit)
@@ -133,7 +134,7 @@ class Server:
             await client.prove()
             await connection.run()
         except (NotProvedError, OSError) as error:
-            _logger.warning("refused a connection: %s", error)
+            self._strangers.warn("refused a connection: %s", error)
             _turn_away(client, "forbidden_peer", f"this address needs a proof first: {error}")
         finally:
             client.close()

@@ -125,6 +125,10 @@ class SocketListener:
     async def accept(self) -> Stream:
         """See Listener."""
         connected, _ = await asyncio.get_running_loop().sock_accept(self.socket)
+        return self.admit(connected)
+
+    def admit(self, connected: socket.socket) -> Stream:
+        """Make the stream of a socket that has just connected: one of a Unix socket. Raises OSError."""
         return UnixStream(connected)
 
     def close(self) -> None:

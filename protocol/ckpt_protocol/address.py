@@ -7,8 +7,10 @@ from collections.abc import Mapping
 __all__ = [
     "APP",
     "MAX_SOCKET_PATH_BYTES",
+    "SCHEMES",
     "InsecureDirectoryError",
     "ensure_private",
+    "file_of",
     "is_private",
     "run_dir",
     "socket_path",
@@ -19,6 +21,9 @@ APP = "fabricatio-checkpoint"
 
 MAX_SOCKET_PATH_BYTES = 103
 """The shortest limit of ``sun_path`` among the systems we know (macOS; Linux has 107)."""
+
+SCHEMES = ("tcp:", "pipe:")
+"""How an address begins that is no path of a Unix socket: ``endpoint`` reads those."""
 
 _HOST_CHARACTERS = 32
 
@@ -48,11 +53,15 @@ def run_dir(environ: Mapping[str, str]) -> str:
 
 
 def socket_path(environ: Mapping[str, str], configured: str | None = None) -> str:
-    """The socket's path: the configured one, else ``ckptd.sock`` in run_dir().
+    """The daemon's address: the configured one, else the Unix socket ``ckptd.sock`` in run_dir().
 
-    A path too long for a socket address becomes a short one below ``/tmp``, named by a hash of the long one; its
-    directory is made private before use as any other.
+    One that is no path gets the address file in run_dir() that belongs to it, unless it names one. A path too long for
+    a socket address becomes a short one below ``/tmp``, named by a hash of the long one; its directory is made private
+    before use as any other.
     """
+    if configured is not None and configured.startswith(SCHEMES):
+        file = os.path.join(run_dir(environ), "ckptd." + configured.partition(":")[0])
+        return configured if "@" in configured else f"{configured}@{file}"
     path = configured or os.path.join(run_dir(environ), "ckptd.sock")
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES:
         return path
@@ -60,6 +69,11 @@ def socket_path(environ: Mapping[str, str], configured: str | None = None) -> st
 
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     return f"/tmp/ckpt-{os.getuid()}-{digest}/ckptd.sock"
+
+
+def file_of(address: str) -> str:
+    """The file that leads clients to an address: the socket, or the address file of one that is no path."""
+    return address.partition("@")[2] if address.startswith(SCHEMES) else address
 
 
 def ensure_private(directory: str) -> None:

@@ -59,10 +59,10 @@ class Client:
 class Served:
     """A server that runs, on a fake manager."""
 
-    def __init__(self, path: Path, **options: object) -> None:
+    def __init__(self, path: Path, address: Address | None = None, **options: object) -> None:
         self.path = path
         self.manager = FakeManager()
-        self.address = Address(str(path))
+        self.address = address or Address(str(path))
         self.server = Server(self.address, Dispatcher(daemon_on(self.manager)), **options)
 
 

@@ -7,6 +7,10 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
+from ckpt_protocol import remote
+from ckpt_protocol.address import SCHEMES, file_of
+from ckpt_protocol.endpoint import AddressError, parse
+from ckpt_protocol.proof import UnprovedError
 from ckpt_protocol.version import BUILD
 from ckptd.doctor.finding import CannotFixError, Case, Finding
 from ckptd.lock import HeldLock, LockedElsewhereError, this_process
@@ -26,12 +30,11 @@ def ask(path: str, method: str, **params: object) -> dict[str, object] | None:
     Raises SilentDaemonError, and OSError where the socket cannot be used at all.
     """
     call = {"jsonrpc": "2.0", "method": method, "params": params, "id": 1}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+    connected = _connect(path)
+    if connected is None:
+        return None
+    with connected as client:
         client.settimeout(_PATIENCE_S)
-        try:
-            client.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return None
         try:
             client.sendall(json.dumps(call).encode() + b"\n")
             with client.makefile("rb") as lines:
@@ -39,6 +42,30 @@ def ask(path: str, method: str, **params: object) -> dict[str, object] | None:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SilentDaemonError(str(error)) from error
     return found if isinstance(found, dict) else {}
+
+
+def _connect(path: str) -> socket.socket | None:
+    if path.startswith(SCHEMES):
+        return _connect_remote(path)
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.settimeout(_PATIENCE_S)
+    try:
+        client.connect(path)
+    except (FileNotFoundError, ConnectionRefusedError):
+        client.close()
+        return None
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def _connect_remote(text: str) -> socket.socket | None:
+    try:
+        connected = remote.connect(parse(text))
+    except (UnprovedError, AddressError) as error:
+        raise SilentDaemonError(str(error)) from error
+    return None if connected is None else socket.socket(fileno=connected.detach())
 
 
 def check(case: Case) -> Iterator[Finding]:
@@ -58,6 +85,11 @@ def check(case: Case) -> Iterator[Finding]:
 
 
 def _without_answer(case: Case) -> Iterator[Finding]:
+    if case.socket.startswith(SCHEMES):
+        if case.silence is not None:
+            file = os.fsencode(file_of(case.socket))
+            yield Finding("socket", file, f"no daemon answers: {case.silence}", "a daemon that starts replaces it")
+        return
     name = os.fsencode(case.socket)
     try:
         mode = os.lstat(name).st_mode

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
+from ckpt_protocol.address import file_of
 from ckpt_protocol.wirepath import to_text
 from ckptd.doctor.finding import Case, Finding
 
@@ -16,7 +17,7 @@ _LEAST_FILES: Final = 1000
 
 def check(case: Case) -> Iterator[Finding]:
     """Look at the directories of the state, the socket and the stores; those that are not there are no fault."""
-    places = dict.fromkeys((os.fsencode(case.state_dir), os.fsencode(os.path.dirname(case.socket))))
+    places = dict.fromkeys((os.fsencode(case.state_dir), os.fsencode(os.path.dirname(file_of(case.socket)))))
     for place in places:
         yield from _private(place)
     yield from _private(case.checkpoint_dir)
