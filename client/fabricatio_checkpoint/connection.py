@@ -38,6 +38,7 @@ READS = frozenset(
         "checkpoint.diff",
         "checkpoint.cat",
         "daemon.status",
+        "rpc.discover",
     }
 )
 """Methods that change nothing: they may be asked again. So may any request that carries a token."""
