@@ -39,6 +39,7 @@ READS = frozenset(
         "checkpoint.cat",
         "daemon.status",
         "rpc.discover",
+        "store.verify",
     }
 )
 """Methods that change nothing: they may be asked again. So may any request that carries a token."""
