@@ -1,0 +1,102 @@
+"""One table of methods, and everything that has to follow it: the daemon, the client, the page, the golden files."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from ckpt_protocol import openrpc
+from ckpt_protocol.errors import BY_KIND
+from ckpt_protocol.methods import METHODS
+from ckpt_protocol.proof import ClientSide, ServerSide
+from ckptd.handlers import HANDLERS
+from fabricatio_checkpoint.aio import AsyncCheckpointService, AsyncCheckPointStore
+from fabricatio_checkpoint.service import CheckpointService
+from fabricatio_checkpoint.store import CheckPointStore
+from support import wire_page
+from support.wire_samples import SAMPLES, golden_path
+
+pytestmark = pytest.mark.core
+
+CLIENT = Path(__file__).parents[2] / "client" / "fabricatio_checkpoint"
+CLIENT_TEXT = "\n".join(path.read_text() for path in sorted(CLIENT.rglob("*.py")))
+FOR_PROGRAMS_ONLY = {"rpc.discover"}
+"""Methods that the client has no use for: it knows the wire."""
+
+API = {
+    "save": "checkpoint.save",
+    "head": "checkpoint.head",
+    "commits": "checkpoint.list",
+    "checkpoints": "checkpoint.list",
+    "show": "checkpoint.show",
+    "status": "worktree.status",
+    "get_status": "worktree.status",
+    "diff": "checkpoint.diff",
+    "get_file_diff": "checkpoint.diff",
+    "cat": "checkpoint.cat",
+    "rollback": "checkpoint.restore",
+    "reset": "checkpoint.restore",
+    "plan_reset": "checkpoint.restore",
+    "undo": "checkpoint.undo",
+    "redo": "checkpoint.redo",
+}
+"""The names of CheckPointStore, and the method that each stands on."""
+
+SERVICE = {"get_store": "worktree.open", "workspaces": "worktree.list", "prune_invalid": "store.prune"}
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_method_is_everywhere(method):
+    assert method in HANDLERS, "daemon/ckptd/handlers.py has no handler"
+    assert method in SAMPLES, "tests/support/wire_samples.py has no sample"
+    assert golden_path(f"{method}.request").exists(), "run tests/support/wire_samples.py"
+    assert method in {one["name"] for one in openrpc.document().methods}
+    section = wire_page.method_sections().get(method)
+    assert section is not None, f"protocol/WIRE.md: write a section '### {method}' under Methods"
+    assert "```wire\n" in section, f"protocol/WIRE.md: {method} has no example (->, <-)"
+    assert f'"method":"{method}"' in section
+    assert section.lstrip().startswith("Writes.") == METHODS[method].writes, (
+        "the page begins with Writes. where it does"
+    )
+    assert f'"{method}"' in CLIENT_TEXT or method in FOR_PROGRAMS_ONLY, "the client never calls it"
+
+
+def test_nothing_else_is_anywhere():
+    assert set(HANDLERS) == set(SAMPLES) == set(wire_page.method_sections()) == set(METHODS)
+
+
+@pytest.mark.parametrize(
+    ("plain", "awaitable", "names"),
+    [(CheckPointStore, AsyncCheckPointStore, API), (CheckpointService, AsyncCheckpointService, SERVICE)],
+)
+def test_the_api_has_its_names_in_both_forms(plain, awaitable, names):
+    for name, method in names.items():
+        assert method in METHODS
+        assert callable(getattr(plain, name))
+        assert inspect.iscoroutinefunction(getattr(awaitable, name)), name
+
+
+def test_the_page_has_every_error_as_it_is():
+    rows = wire_page.error_rows()
+    assert [row[:3] for row in rows] == [(row.kind, row.code, row.retryable) for row in BY_KIND.values()], (
+        "protocol/WIRE.md: the table under Errors"
+    )
+    assert all(row[3] for row in rows)
+
+
+def test_the_page_s_proof_is_one():
+    (text,) = [block.text for block in wire_page.blocks() if block.kind == "proof"]
+    said = dict(re.split(r"  +", line) for line in text.splitlines())
+    token = bytes.fromhex(said["token"])
+    client, server = ClientSide(token, said["address"]), ServerSide(token, said["address"])
+    client._nonce, server._nonce = said["client nonce"], said["server nonce"]
+    challenge = server.challenge(client.greeting())
+    assert challenge.split()[3].decode() == said["server proof"]
+    assert client.answer(challenge).decode().strip() == said["client proof"]
+
+
+def test_every_block_of_the_page_is_of_a_kind_that_is_tested_or_is_no_frame():
+    kinds = {block.kind for block in wire_page.blocks()}
+    assert kinds <= {"wire", "sh", "proof", ""}
+    assert not [block for block in wire_page.blocks() if block.kind == "" and "jsonrpc" in block.text]
