@@ -42,6 +42,10 @@ class TcpAddress(Address):
         self._bound = listening
         return _TcpListener(listening, Turnstile(token, at.name))
 
+    def is_ours(self) -> bool:
+        """Whether both files are there: without its token, nobody can come in."""
+        return super().is_ours() and os.path.lexists(self._endpoint.token_file)
+
     def belongs(self, mode: int) -> bool:
         """An address file is a regular one."""
         return stat.S_ISREG(mode)

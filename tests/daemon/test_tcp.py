@@ -218,6 +218,16 @@ async def test_an_address_file_that_was_removed_comes_back_at_the_same_port(endp
         assert "result" in await anyio.to_thread.run_sync(asked, endpoint)
 
 
+async def test_a_token_that_was_removed_is_made_anew(endpoint):
+    async with serving(endpoint, check_s=0.01):
+        before = read_token(endpoint.token_file)
+        os.unlink(endpoint.token_file)
+        await until(lambda: os.path.exists(endpoint.token_file))
+        assert read_token(endpoint.token_file) != before
+        await until(lambda: os.path.exists(endpoint.file))
+        assert "result" in await anyio.to_thread.run_sync(asked, endpoint)
+
+
 def test_a_second_daemon_at_the_address_is_refused(endpoint):
     first = TcpAddress(endpoint)
     try:
