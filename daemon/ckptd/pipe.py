@@ -109,6 +109,10 @@ class PipeStream:
         """See Stream."""
         self._writer.write(data)
 
+    def is_gone(self) -> bool:
+        """See Stream. A pipe has no half: who ends its side is gone."""
+        return self._reader.at_eof()
+
     def end(self) -> None:
         """See Stream."""
         self._writer.transport.abort()

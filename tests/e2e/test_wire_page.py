@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -25,29 +26,56 @@ def shown_and_real(place: Place) -> dict[str, str]:
     }
 
 
+class Talk:
+    """A connection, and what it has said and nobody has looked at: answers and notifications come side by side."""
+
+    def __init__(self, connected: socket.socket, lines: BinaryIO) -> None:
+        self._connected = connected
+        self._lines = lines
+        self._said: list[Any] = []
+
+    def send(self, line: str) -> None:
+        self._connected.sendall(line.encode() + b"\n")
+
+    def next(self, notice: bool) -> Any:
+        while True:
+            for index, message in enumerate(self._said):
+                if is_notice(message) == notice:
+                    return self._said.pop(index)
+            self._said.append(json.loads(self._lines.readline()))
+
+
+def is_notice(message: Any) -> bool:
+    return "method" in message
+
+
 def test_the_examples_are_what_happens(place):
     place.done("daemon", "start")
     likeness = wire_page.Likeness(shown_and_real(place))
-    exchanged = 0
     with socket.socket(socket.AF_UNIX) as connected:
         connected.settimeout(60)
         connected.connect(place.socket)
-        lines = connected.makefile("rb")
-        for block in wire_page.blocks():
-            if block.kind == "sh":
-                subprocess.run(["sh", "-ec", block.text], cwd=place.ws, check=True)
-            if block.kind != "wire":
-                continue
-            for line in block.text.splitlines():
-                way, _, text = line.partition(" ")
-                if way == "->":
-                    connected.sendall(likeness.sent(text).encode() + b"\n")
-                    continue
-                assert way == "<-", line
-                likeness.check(json.loads(text), json.loads(lines.readline()), text[:60])
-                exchanged += 1
-        lines.close()
+        with connected.makefile("rb") as lines:
+            exchanged = talk_through(place, Talk(connected, lines), likeness)
     assert exchanged > 20
+
+
+def talk_through(place: Place, talk: Talk, likeness: wire_page.Likeness) -> int:
+    """Say what the page says; give how many answers were as they are shown there."""
+    exchanged = 0
+    for block in wire_page.blocks():
+        if block.kind == "sh":
+            subprocess.run(["sh", "-ec", block.text], cwd=place.ws, check=True)
+        for line in block.text.splitlines() if block.kind == "wire" else ():
+            way, _, text = line.partition(" ")
+            if way == "->":
+                talk.send(likeness.sent(text))
+                continue
+            assert way == "<-", line
+            shown = json.loads(text)
+            likeness.check(shown, talk.next(is_notice(shown)), text[:60])
+            exchanged += 1
+    return exchanged
 
 
 def test_an_example_that_is_wrong_is_found_out():

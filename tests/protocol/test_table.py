@@ -21,8 +21,8 @@ pytestmark = pytest.mark.core
 
 CLIENT = Path(__file__).parents[2] / "client" / "fabricatio_checkpoint"
 CLIENT_TEXT = "\n".join(path.read_text() for path in sorted(CLIENT.rglob("*.py")))
-FOR_PROGRAMS_ONLY = {"rpc.discover"}
-"""Methods that the client has no use for: it knows the wire."""
+FOR_PROGRAMS_ONLY = {"rpc.discover", "events.subscribe", "events.unsubscribe"}
+"""Methods that the client need not call: it knows the wire, and its calls wait for their answers."""
 
 API = {
     "save": "checkpoint.save",
@@ -96,7 +96,14 @@ def test_the_page_s_proof_is_one():
     assert client.answer(challenge).decode().strip() == said["client proof"]
 
 
+def test_what_is_shown_of_the_golden_files_is_in_them():
+    shown = [block for block in wire_page.blocks() if block.kind.startswith("golden ")]
+    assert shown
+    for block in shown:
+        assert golden_path(block.kind.partition(" ")[2]).read_text() == block.text
+
+
 def test_every_block_of_the_page_is_of_a_kind_that_is_tested_or_is_no_frame():
-    kinds = {block.kind for block in wire_page.blocks()}
-    assert kinds <= {"wire", "sh", "proof", ""}
+    kinds = {block.kind.partition(" ")[0] for block in wire_page.blocks()}
+    assert kinds <= {"wire", "sh", "proof", "golden", ""}
     assert not [block for block in wire_page.blocks() if block.kind == "" and "jsonrpc" in block.text]

@@ -9,15 +9,17 @@ __all__ = ["PAGE", "Block", "Likeness", "blocks", "error_rows", "method_sections
 
 PAGE = Path(__file__).parents[2] / "protocol" / "WIRE.md"
 
-_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^```([\w. ]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ERROR_ROW = re.compile(r"^\| `(\w+)` \| (-?\d+) \| (yes|no) \| (.+) \|$", re.MULTILINE)
-_MADE_UP = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|/home/u/\.fabricatio-checkpoint/.+")
-_OTHER_EACH_TIME = {"pid", "uptime_s", "build", "version"}
+_MADE_UP = re.compile(
+    r"[0-9a-f]{40}|[0-9a-f]{64}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z|/home/u/\.fabricatio-checkpoint/.+"
+)
+_OTHER_EACH_TIME = {"pid", "subscription", "uptime_s", "build", "version"}
 _SIZES = re.compile(r"(.*_)?(bytes|objects|packs|refs)(_.*)?")
 
 
 class Block(NamedTuple):
-    """A block of the page: ``kind`` is the word behind the fence (``wire``, ``sh``, ``proof``)."""
+    """A block of the page: ``kind`` is what stands behind the fence (``wire``, ``sh``, ``proof``, ``golden NAME``)."""
 
     kind: str
     text: str
