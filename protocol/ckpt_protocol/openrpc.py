@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ckpt_protocol import events
 from ckpt_protocol.discover import DiscoverResult
 from ckpt_protocol.envelope import ErrorData
 from ckpt_protocol.errors import BY_KIND, ErrorKind
@@ -26,6 +27,13 @@ _ABOUT: Final = (
     "of the errors; `data.kind` tells them apart. protocol/WIRE.md is the page for people."
 )
 
+# Name, params, and who sends it.
+_NOTIFICATIONS: Final[tuple[tuple[str, type[msgspec.Struct], str], ...]] = (
+    (events.EVENT, events.Event, "daemon"),
+    (events.PROGRESS, events.Progress, "daemon"),
+    (events.CANCEL, events.CancelParams, "client"),
+)
+
 Schema = dict[str, Any]
 
 
@@ -35,7 +43,14 @@ def document() -> DiscoverResult:
     schemas = _Schemas()
     return DiscoverResult(
         openrpc=OPENRPC_VERSION,
-        info={"title": "ckptd", "version": BUILD, "description": _ABOUT, "license": {"name": "MIT"}},
+        info={
+            "title": "ckptd",
+            "version": BUILD,
+            "description": _ABOUT,
+            "license": {"name": "MIT"},
+            # OpenRPC has no place of its own for what is said without a question.
+            "x-notifications": [_notification(*row, schemas) for row in _NOTIFICATIONS],
+        },
         methods=[_method(row, schemas) for row in METHODS.values()],
         components={"schemas": schemas.shared(), "errors": {kind: _error(row) for kind, row in BY_KIND.items()}},
     )
@@ -45,7 +60,7 @@ class _Schemas:
     """The JSON schemas of all Structs, each by a name of its own."""
 
     def __init__(self) -> None:
-        kinds: list[type[msgspec.Struct]] = [ErrorData]
+        kinds: list[type[msgspec.Struct]] = [ErrorData, *(kind for _, kind, _ in _NOTIFICATIONS)]
         for row in METHODS.values():
             kinds += [row.params, row.result]
         references, components = msgspec.json.schema_components(kinds, ref_template=_SCHEMAS + "{name}")
@@ -89,6 +104,15 @@ def _method(row: Method, schemas: _Schemas) -> dict[str, Any]:
         },
         "errors": [{"$ref": _ERRORS + kind} for kind in BY_KIND],
         "x-writes": row.writes,
+    }
+
+
+def _notification(name: str, params: type[msgspec.Struct], sender: str, schemas: _Schemas) -> dict[str, Any]:
+    return {
+        "name": name,
+        "sender": sender,
+        "description": inspect.getdoc(params) or "",
+        "params": schemas.reference(params),
     }
 
 

@@ -88,6 +88,15 @@ def test_node(place, address):
     assert said["refused"]["kind"] == "bad_path"
 
 
+def test_node_watches_a_save_and_calls_it_off(place):
+    need("node")
+    place.heavy()
+    place.done("daemon", "start")
+    done = run(place, "node", str(HERE / "cancel.mjs"), place.socket)
+    assert json.loads(done.stdout) == {"outcome": "cancelled", "deadline": "deadline_exceeded", "told": True}
+    assert place.json("ls")["checkpoints"] == []
+
+
 def test_node_refuses_a_daemon_that_does_not_know_the_token(place):
     need("node")
     place.environ["FABRICATIO_EXT__CHECKPOINT__SOCKET"] = "tcp:127.0.0.1:0"

@@ -120,6 +120,16 @@ def test_the_document_refuses_what_the_daemon_refuses(method):
         assert not agrees({**params, "token": "A" * 32}, params_schema(method))
 
 
+def test_the_notifications_agree_with_the_document():
+    described = {one["name"]: one["params"] for one in DOCUMENT["info"]["x-notifications"]}
+    for file in ("notice.event", "notice.progress"):
+        said = json.loads(golden_path(file).read_bytes())
+        assert agrees(said["params"], described[said["method"]])
+        assert not agrees({}, described[said["method"]])
+    assert agrees({"id": 7}, described["$/cancel"])
+    assert not agrees({"id": 7, "why": "late"}, described["$/cancel"])
+
+
 def test_schemas_of_one_name_are_told_apart():
     names = DOCUMENT["components"]["schemas"]
     assert {"DaemonStatusResult", "WorktreeStatusResult"} <= set(names)
