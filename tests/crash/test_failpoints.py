@@ -55,7 +55,7 @@ def everything(desk: Desk) -> None:
     desk.configure(log_bounds=Bounds(1, 1, 1, 1))
     desk.save("third")
     merge_packs(desk.repo.objects.pack_dir)
-    assert desk.repo.refs.pack(1)
+    assert list(desk.repo.refs.pack(1))
     desk.reopen()
     moved(desk, first)
     desk.close()

@@ -57,6 +57,8 @@ class MemoryStore:
     writer_threads: set[str] = field(default_factory=set)
     reader_threads: set[str] = field(default_factory=set)
     closes: int = 0
+    tends: int = 0
+    tends_left: int = 0
     faults: list[str] = field(default_factory=list)
     _writing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -91,6 +93,13 @@ class MemoryStore:
         if not self.saves:
             raise DomainError("no_checkpoint", "no checkpoint yet")
         return checkpoint.HeadResult(id=f"{len(self.saves):040x}")
+
+    def tend(self) -> bool:
+        """Housekeeping: as often as ``tends_left`` says there is more to do."""
+        self._enter("tend")
+        self.tends += 1
+        self.tends_left -= 1
+        return self.tends_left > 0
 
     def close(self) -> None:
         self.closes += 1

@@ -34,6 +34,7 @@ from ckptd.core.event import AUTOSAVE, Cancel, Event, Kind, OpDone, Opened, Open
 from ckptd.core.machine import DEFAULT_LIMITS, LEAVING, RESTING, Limits, Phase, State, advance
 from ckptd.core.ports import Catalog, OpenedStore, Reader, Writer
 from ckptd.core.restore_lock import RestoreLocks, Ticket
+from ckptd.core.tending import TEND_AFTER_S, Tender
 from ckptd.core.worker import Worker
 from ckptd.errors import DomainError
 
@@ -107,6 +108,7 @@ class Actor:
         halted: str | None = None,
         at_rest: Callable[[], None] = lambda: None,
         bus: Bus | None = None,
+        tend_after_s: float = TEND_AFTER_S,
     ) -> None:
         self.path: Final = path
         self._bus = bus or Bus()
@@ -127,6 +129,7 @@ class Actor:
         self._found: _Found | None = None
         self._ticket: Ticket | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._tender = Tender(self._tend, after_s=tend_after_s)
         self._over = False
         self._ended = asyncio.Event()
 
@@ -248,6 +251,7 @@ class Actor:
         for effect in effects:
             self._carry_out(effect)
         if self._state.phase in RESTING and not self._state.reads:
+            self._tender.at_rest()
             self._at_rest()
 
     def _carry_out(self, effect: Effect) -> None:
@@ -282,7 +286,15 @@ class Actor:
         self._found = _Found(opened.folder, _identity(opened.folder))
         return opened
 
+    def _tend(self) -> "asyncio.Future[bool] | None":
+        """Let the writer look after its store; nobody does so by himself while the worktree is halted."""
+        store = self._store()
+        if store is None or self._over or self._state.phase not in (Phase.IDLE, Phase.DIRTY):
+            return None
+        return self._writes.submit(store.writer.tend)
+
     def _start_op(self, request: int) -> None:
+        self._tender.busy()
         if request == AUTOSAVE:
             self._submit(self._writes, request, self._autosave)
         elif self._pending[request].exclusive:
@@ -370,6 +382,7 @@ class Actor:
     def _dismiss(self, error: Exception) -> None:
         """Tell everyone who waits that no reply will come."""
         self._disarm()
+        self._tender.stop()
         if self._ticket is not None and not self._ticket.granted.done():
             self._locks.release(self._ticket)
         for pending in self._pending.values():

@@ -51,6 +51,13 @@ class Writer(Protocol):
         """Remove checkpoints by hand."""
         ...
 
+    def tend(self) -> bool:
+        """Do a little of what keeps the store small and quick, while nothing is asked for; tell whether there is more.
+
+        It takes some ten milliseconds, for a request may come at any time.
+        """
+        ...
+
     def gc(self, params: store.GcParams, caller: Caller) -> "Collection":
         """Begin a collection; one that is under way ends where it is."""
         ...

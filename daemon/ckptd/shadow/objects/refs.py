@@ -120,23 +120,25 @@ class Refs:
             self._packed_refs.rewrite({}, frozenset(names))
         self._unlink(names)
 
-    def pack(self, at_least: int) -> int:
-        """Move the loose refs of checkpoints into the one packed file if there are so many; return how many moved.
+    def pack(self, at_least: int) -> Iterator[int]:
+        """Move the loose refs of checkpoints into the one packed file if there are so many; give each that has moved.
 
-        Raises DomainError where the disk refuses; each ref is then still there.
+        It may be left at any time: what is in both places is the same. Raises DomainError where the disk refuses.
         """
         loose = {
             prefix + name: oid
-            for prefix in (CHECKPOINTS, INFOS, COPIES)
+            for prefix in (CHECKPOINTS, INFOS)
             for name in self._loose_names(prefix)
-            if name.isalnum() and (oid := self._read_loose(prefix + name)) is not None
+            if name.isdigit() and (oid := self._read_loose(prefix + name)) is not None
         }
         if len(loose) < max(at_least, 1):
-            return 0
+            return
         self._packed_refs.rewrite(loose)
-        self._unlink(loose)
         self._listed = _Listed(None, {}, frozenset())
-        return len(loose)
+        for number, ref in enumerate(loose, 1):
+            # A file that goes takes a millisecond on some disks.
+            self._unlink([ref], durable=False)
+            yield number
 
     def loose_count(self) -> int:
         """Count the loose refs of checkpoints, without reading them."""
@@ -153,7 +155,7 @@ class Refs:
                 rest = "; the packed one stands in for it" if ref in packed else ""
                 yield ref, f"this is no id of a checkpoint{rest}"
 
-    def _unlink(self, refs: Collection[bytes]) -> None:
+    def _unlink(self, refs: Collection[bytes], *, durable: bool = True) -> None:
         folders = set()
         for ref in refs:
             path = os.path.join(self._git_dir, ref)
@@ -165,7 +167,7 @@ class Refs:
                 continue
             except OSError as error:
                 raise from_os_error(error, "delete the ref", path) from error
-        for folder in sorted(folders):
+        for folder in sorted(folders if durable else ()):
             try:
                 fsync_dir(folder)
             except OSError as error:

@@ -11,9 +11,9 @@ needed meanwhile is looked up again right before anything goes.
 import os
 import time
 from collections.abc import Generator, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from ckpt_protocol.store import GcParams, GcResult
+from ckpt_protocol.store import GcResult
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.deltas import DeltaRun, clear_deltas, delta_candidates
 from ckptd.shadow.objects.links import Link, Reach
@@ -25,29 +25,38 @@ from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.layout import folder_bytes
 from ckptd.shadow.store.repository import Repository
 
-__all__ = ["Collection"]
+__all__ = ["Collection", "Extent"]
 
 _STEP_S: Final = 0.05
 _STALE_S: Final = 3600.0
+_FEW_REFS: Final = 2
+
+
+class Extent(NamedTuple):
+    """How far a collection goes: with ``keep_all`` it removes nothing, and only makes few packs and refs of many."""
+
+    dry_run: bool = False
+    keep_all: bool = False
 
 
 class Collection:
     """One collection under way; step() goes on with it, on the thread of the store's writer, between its operations."""
 
-    def __init__(self, repository: Repository, params: GcParams, asker: Asker) -> None:
+    def __init__(self, repository: Repository, extent: Extent, asker: Asker | None = None) -> None:
         self._repo = repository
-        self._dry_run = params.dry_run
-        self._asker = asker
+        self._dry_run = extent.dry_run
+        self._is_cancelled = asker.is_cancelled if asker is not None else lambda: False
         self._reach = Reach(repository.objects)
         self._rewrite: Rewrite | None = None
         self._deltas: DeltaRun | None = None
-        self._keep_all = False
+        self._keep_all = extent.keep_all
         self._removed = 0
         self._removed_bytes = 0
         self._refs_packed = 0
         self._notes: list[str] = []
-        self._progress = asker.progress_of("collect")
+        self._progress = asker.progress_of("collect") if asker is not None else _tell_nobody
         self._copied = 0
+        repository.objects.refresh()
         self._before = (folder_bytes(repository.folder), repository.objects.pack_count)
         self._result: GcResult | None = None
         self._over = False
@@ -70,7 +79,7 @@ class Collection:
         end = time.monotonic() + _STEP_S
         try:
             for _ in self._run:
-                if self._asker.is_cancelled():
+                if self._is_cancelled():
                     raise DomainError("cancelled", "the collection was called off; what it has done so far is kept")
                 if self.is_waiting or time.monotonic() > end:
                     return None
@@ -97,10 +106,13 @@ class Collection:
             self._deltas = None
 
     def _collect(self) -> Generator[None, None, None]:
-        yield from self._mark()
-        self._decide()
+        if not self._keep_all:
+            yield from self._mark()
+            self._decide()
         if not self._dry_run:
-            self._refs_packed = self._repo.refs.pack(2)
+            for count in self._repo.refs.pack(_FEW_REFS):
+                self._refs_packed = count
+                yield
             self._clear_up()
             yield from self._take_loose()
         packs = survey(self._repo.objects.pack_dir, self._is_needed)
@@ -117,6 +129,8 @@ class Collection:
 
     def _mark(self) -> Iterator[None]:
         """Find what is needed, as the refs are by now; what has been seen is not looked at again."""
+        if self._keep_all:
+            return
         self._repo.objects.refresh()
         for oid in set(self._repo.refs.everything().values()):
             raw = bytes.fromhex(oid.decode("ascii"))
@@ -247,6 +261,10 @@ class Collection:
             dry_run=self._dry_run,
             notes=list(dict.fromkeys(self._notes)),
         )
+
+
+def _tell_nobody(_done: int, _bytes: int) -> None:
+    return None
 
 
 def _is_stale(path: bytes) -> bool:

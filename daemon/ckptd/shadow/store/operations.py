@@ -4,9 +4,10 @@ from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import CheckpointRecord, Worktree
 from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.store.asker import Asker, AskerLike
-from ckptd.shadow.store.collecting import Collection
+from ckptd.shadow.store.collecting import Collection, Extent
 from ckptd.shadow.store.diffing import Differ
 from ckptd.shadow.store.dropping import Dropper
+from ckptd.shadow.store.housekeeping import Housekeeper
 from ckptd.shadow.store.identity import check_identity
 from ckptd.shadow.store.reader import to_changes, to_left_out
 from ckptd.shadow.store.recovery import interrupted
@@ -28,6 +29,7 @@ class StoreWriter:
         self._restorer = Restorer(repository)
         self._differ = Differ(repository)
         self._dropper = Dropper(repository)
+        self._housekeeper = Housekeeper(repository)
         self._collection: Collection | None = None
 
     def check_place(self, place: Worktree) -> None:
@@ -60,10 +62,15 @@ class StoreWriter:
 
     def gc(self, params: store.GcParams, caller: AskerLike) -> Collection:
         """Begin a collection; one that is under way ends where it is."""
+        self._housekeeper.stop()
         if self._collection is not None:
             self._collection.close()
-        self._collection = Collection(self._repo, params, Asker(caller))
+        self._collection = Collection(self._repo, Extent(dry_run=params.dry_run), Asker(caller))
         return self._collection
+
+    def tend(self) -> bool:
+        """Do a little of what keeps the store small and quick; tell whether there is more."""
+        return self._housekeeper.tend()
 
     def diff(self, params: checkpoint.DiffParams, caller: AskerLike) -> checkpoint.DiffResult:
         """Give a piece of a patch."""
@@ -96,6 +103,7 @@ class StoreWriter:
     def close(self) -> None:
         """Write the model and let go of all files."""
         self._differ.close()
+        self._housekeeper.stop()
         if self._collection is not None:
             self._collection.close()
         self._repo.close()

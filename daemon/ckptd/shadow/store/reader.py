@@ -66,9 +66,13 @@ class StoreReader:
         paths = [from_wire(path) for path in params.paths]
         found: builtins.list[CheckpointRecord] = []
         damaged = 0
+        all_match = not (paths or params.meta or params.kind)
         for seq in sorted(by_seq, reverse=True):
             if params.before_seq is not None and seq >= params.before_seq:
                 continue
+            if all_match and len(found) == params.limit:
+                # Whatever it is, it will be on the next page: it need not be read for this one.
+                return self._listed(found, True, damaged)
             if not self._lookup.is_readable(by_seq[seq]):
                 damaged += 1
                 continue

@@ -1,0 +1,61 @@
+"""Looking after a store while its worktree's actor rests, a moment at a time."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["TEND_AFTER_S", "Tender"]
+
+logger = logging.getLogger(__name__)
+
+TEND_AFTER_S: Final = 3.0
+"""So long nothing must have been asked for."""
+
+_NEXT_S: Final = 0.1
+
+
+class Tender:
+    """Asks for a moment's work after each stretch of requests, until there is nothing left to do.
+
+    ``work`` begins it and gives the future of whether there is more; it gives None where it must not be done now. A
+    request that comes meanwhile waits for the moment that has begun, and for no other.
+    """
+
+    def __init__(self, work: Callable[[], "asyncio.Future[bool] | None"], *, after_s: float = TEND_AFTER_S) -> None:
+        self._work = work
+        self._after_s = after_s
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = False
+
+    def busy(self) -> None:
+        """Something was asked for: afterwards there may be work."""
+        self._due = True
+        self.stop()
+
+    def at_rest(self) -> None:
+        """Nothing is asked for any more."""
+        if self._due and self._timer is None:
+            self._timer = self._loop.call_later(self._after_s, self._begin)
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _begin(self) -> None:
+        self._timer = None
+        begun = self._work()
+        if begun is not None:
+            self._due = False
+            begun.add_done_callback(self._ended)
+
+    def _ended(self, done: "asyncio.Future[bool]") -> None:
+        error = done.exception()
+        if error is not None:
+            logger.error("housekeeping broke", exc_info=error)
+        elif done.result() and not self._due and self._timer is None:
+            self._due = True
+            self._timer = self._loop.call_later(_NEXT_S, self._begin)

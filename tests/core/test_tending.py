@@ -1,0 +1,111 @@
+"""Housekeeping comes when nothing else is asked for, goes on in moments, and never stands in the way."""
+
+import anyio
+import pytest
+
+from ckptd.core.actor import Actor, Terms
+from ckptd.core.event import Halt, Stop
+from ckptd.core.machine import Phase
+from ckptd.core.ports import Caller
+from ckptd.core.restore_lock import RestoreLocks
+from support.faulty_stores import Gate, MemoryCatalog, MemoryStore, place
+from support.poll import eventually
+
+pytestmark = pytest.mark.core
+
+DIR, PATH = b"/data", b"/home/u/w"
+CREATE = Terms(place(PATH), create=True)
+
+
+class TendingStore(MemoryStore):
+    """Housekeeping that waits for a gate, if there is one."""
+
+    gate: Gate | None = None
+    breaks = False
+
+    def tend(self) -> bool:
+        if self.gate is not None:
+            self.gate.wait()
+        if self.breaks:
+            raise ValueError("a bug")
+        return super().tend()
+
+
+async def with_actor(test, *, after_s=0.0, left=1, gate=None):
+    stores: list[TendingStore] = []
+
+    def make() -> TendingStore:
+        store = TendingStore()
+        store.tends_left = left
+        store.gate = gate
+        stores.append(store)
+        return store
+
+    actor = Actor(MemoryCatalog(make), DIR, PATH, RestoreLocks(), tend_after_s=after_s)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(actor.run)
+        await actor.write(CREATE, lambda writer: writer.check_place(place(PATH)), Caller("test"))
+        try:
+            await test(actor, stores[0])
+        finally:
+            actor.post(Stop())
+    assert stores[0].faults == []
+
+
+async def test_it_goes_on_until_nothing_is_left_and_then_rests():
+    async def test(actor, store):
+        await eventually(lambda: store.tends == 3)
+        assert store.tends_left == 0
+        await actor.write(CREATE, lambda _writer: None, Caller("test"))
+        await eventually(lambda: store.tends == 4)
+
+    await with_actor(test, left=3)
+
+
+async def test_not_while_requests_keep_coming():
+    async def test(actor, store):
+        for _ in range(5):
+            await actor.write(CREATE, lambda _writer: None, Caller("test"))
+        assert store.tends == 0
+
+    await with_actor(test, after_s=3600.0)
+
+
+async def test_a_request_waits_for_the_moment_that_has_begun_and_is_served():
+    async def test(actor, store):
+        await eventually(store.gate.reached.is_set)
+        done = []
+
+        async def ask() -> None:
+            done.append(await actor.write(CREATE, lambda _writer: "served", Caller("test")))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await eventually(lambda: actor.state.phase is Phase.BUSY)
+            assert done == []
+            store.gate.open()
+        assert done == ["served"]
+
+    await with_actor(test, left=100, gate=Gate())
+
+
+async def test_not_while_halted():
+    async def test(actor, store):
+        await eventually(lambda: store.tends == 1)
+        actor.post(Halt("worktree_missing"))
+        await actor.write(CREATE, lambda _writer: None, Caller("test"))
+        assert actor.state.phase is Phase.HALTED
+        await anyio.lowlevel.checkpoint()
+        assert store.tends == 1
+
+    await with_actor(test)
+
+
+async def test_a_bug_in_it_is_logged_and_ends_nothing(caplog):
+    async def test(actor, store):
+        store.breaks = True
+        await actor.write(CREATE, lambda _writer: None, Caller("test"))
+        await eventually(lambda: "housekeeping broke" in caplog.text)
+        assert await actor.write(CREATE, lambda _writer: 1, Caller("test")) == 1
+
+    await with_actor(test)
