@@ -102,10 +102,16 @@ def _run(
 
         from ckptd.life import live
         from ckptd.modules import load_all
+        from ckptd.workers.main_thread import MAIN_THREAD
 
         load_all()
         catalog = catalog_factory()
-        anyio.run(live, address, settings, catalog, locks, supervisor, deadline)
+
+        async def begin() -> None:
+            MAIN_THREAD.attach()
+            await live(address, settings, catalog, locks, supervisor, deadline)
+
+        anyio.run(begin)
     except Exception as error:
         _logger.exception("the daemon ends because of a bug")
         print(f"ckptd: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - for whoever started it
@@ -117,6 +123,8 @@ def _shadow_catalog() -> "Catalog":
     from ckptd.shadow.scan.userconfig import global_excludes_path
     from ckptd.shadow.store.catalog import ShadowCatalog
     from ckptd.shadow.store.settings import Overrides, Settings
+    from ckptd.workers.main_thread import MAIN_THREAD
+    from ckptd.workers.pool import ProcessPool, worker_count
 
     def overrides_of(worktree: bytes) -> Overrides:
         found = config.worktree_options(worktree)
@@ -135,6 +143,7 @@ def _shadow_catalog() -> "Catalog":
             exclude=tuple(map(os.fsencode, options.exclude)),
             git_excludes_path=global_excludes_path(home, config_home) if options.use_git_excludes else None,
             overrides_of=overrides_of,
+            helpers=ProcessPool(workers, MAIN_THREAD.spawn) if (workers := worker_count()) else None,
         )
     )
 

@@ -11,7 +11,7 @@ import ckptd
 
 __all__ = ["build_on_disk", "load_all"]
 
-_CHILDREN: Final = ("ckptd.__main__", "ckptd.doctor", "ckptd.install")
+_CHILDREN: Final = ("ckptd.__main__", "ckptd.doctor", "ckptd.install", "ckptd.workers.__main__")
 """What runs as a process of its own, by name: never in the daemon."""
 
 _LATE: Final = ("concurrent.futures.thread", "encodings.idna", "stringprep")

@@ -102,9 +102,10 @@ class PackWriter(ObjectSink):
 
     def _begin(self) -> None:
         self._file: BinaryIO | None = None
-        temp = os.path.join(self._dir, TEMP_PREFIX + os.urandom(8).hex().encode())
-        self._path = temp + b".pack"
-        self._index_temp = temp + b".idx"
+        self.stem = os.path.join(self._dir, TEMP_PREFIX + os.urandom(8).hex().encode())
+        """Where the unfinished pack and index lie, without their endings."""
+        self._path = self.stem + b".pack"
+        self._index_temp = self.stem + b".idx"
         self._offset = _HEADER_BYTES
         self._synced = _HEADER_BYTES
         self._written: list[_Written] = []
@@ -193,6 +194,12 @@ class PackWriter(ObjectSink):
             raise
         self._note(oid, crc, length)
         return oid
+
+    def count_in(self, oids: Iterable[bytes]) -> None:
+        """Count objects as written that somebody else has put into a pack of the same store, durably, for this one."""
+        before = len(self._known)
+        self._known.update(oids)
+        self.pack_count += len(self._known) > before
 
     def settle(self) -> bytes | None:
         """Make what there is so far durable and visible; what comes goes into another pack. Otherwise as finish()."""

@@ -109,6 +109,11 @@ class ObjectStore:
             self._listed_ns = changed_ns
 
     @property
+    def index_paths(self) -> list[bytes]:
+        """The paths of the indexes of all packs that are whole, as far as is known."""
+        return [index.path for index in self._indexes.values()]
+
+    @property
     def pack_count(self) -> int:
         """How many packs there are, as far as is known."""
         return len(self._indexes)

@@ -1,13 +1,16 @@
 """The way from the worktree's root down to the directory that a scan is in."""
 
 import os
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final
 
 from ckptd.shadow.scan.basis import Basis
+from ckptd.shadow.scan.helpers import HashJob
 from ckptd.shadow.scan.look import Look
 from ckptd.shadow.scan.model import DirNode
 
-__all__ = ["DIR_FLAGS", "Frame", "FrameStack"]
+__all__ = ["DIR_FLAGS", "Frame", "FrameStack", "reopen"]
 
 DIR_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -19,7 +22,8 @@ class Frame:
     """A directory on the way: what has been listed of it, and the directories that still have to be walked.
 
     ``fd`` is -1 while the directory is closed, and for good where it could not be found again. ``look`` says which
-    names to look at, None: all of them.
+    names to look at, None: all of them. ``jobs`` are files that somebody else reads; while any is out, here or below,
+    the directory ``waits`` to be finished.
     """
 
     __slots__ = (
@@ -30,6 +34,7 @@ class Frame:
         "identity",
         "ignored",
         "is_store",
+        "jobs",
         "look",
         "name",
         "now_ns",
@@ -38,6 +43,7 @@ class Frame:
         "path",
         "pending",
         "perm",
+        "waits",
     )  # fmt: skip
 
     def __init__(self, fd: int, path: bytes, name: bytes, perm: int, old: DirNode | None, basis: Basis) -> None:
@@ -48,6 +54,8 @@ class Frame:
         self.old = old
         self.basis = basis
         self.only_tracked = False
+        self.waits = False
+        self.jobs: list[HashJob] = []
         self.is_store = False
         self.look: Look | None = None
         self.now_ns = 0
@@ -69,6 +77,16 @@ class FrameStack:
         self._frames = [root]
 
     @property
+    def root_fd(self) -> int:
+        """The handle of the root, open as long as the stack is."""
+        return self._frames[0].fd
+
+    @property
+    def is_at_root(self) -> bool:
+        """Whether the root is all that is left."""
+        return len(self._frames) == 1
+
+    @property
     def top(self) -> Frame:
         """The deepest directory."""
         return self._frames[-1]
@@ -83,30 +101,28 @@ class FrameStack:
                 far.identity = _identity(far.fd)
                 _close(far)
 
-    def pop(self) -> Frame | None:
-        """Go up one directory; give it, None above the root. It is opened again where it had been closed."""
+    def pop(self) -> Frame:
+        """Go up one directory from one below the root, and give it. It is opened again where it had been closed."""
         done = self._frames.pop()
-        above = self._frames[-1] if self._frames else None
-        if above is not None and above.fd < 0:
+        above = self._frames[-1]
+        if above.fd < 0:
             above.fd = _step(done.fd, b"..", above.identity) if done.fd >= 0 else -1
             if above.fd < 0:
                 above.fd = _walk(self._frames[0].fd, above.path, above.identity)
         _close(done)
         return above
 
-    def so_far(self) -> DirNode:
+    def so_far(self, waiting: Iterable[tuple[Frame, Frame]] = ()) -> DirNode:
         """Give a model of what has been seen, for a scan that ends here: whatever it lacks, the next one reads.
 
+        ``waiting`` are directories that have been walked and not finished, each after those in it, with the one above.
         Without a basis nothing that it holds is taken for not ignored, and without ids every tree is made again.
         """
-        below: tuple[bytes, DirNode] | None = None
-        for frame in reversed(self._frames):
-            old = frame.old
-            entries = {**(old.entries if old is not None else {}), **frame.entries}
-            children = {**(old.children if old is not None else {}), **frame.children, **dict([below] if below else [])}
-            below = (frame.name, DirNode(entries, children, frozenset(), frame.perm, b"", b"", None))
-        assert below is not None  # the root stays until the scan has ended
-        return below[1]
+        made: dict[Frame, dict[bytes, DirNode]] = {}
+        above: Frame
+        for frame, above in (*waiting, *pairwise(reversed(self._frames))):
+            made.setdefault(above, {})[frame.name] = _unfinished(frame, made.pop(frame, {}))
+        return _unfinished(self._frames[0], made.get(self._frames[0], {}))
 
     def close(self) -> None:
         """Close all of them."""
@@ -114,8 +130,19 @@ class FrameStack:
             _close(frame)
 
 
-def _walk(root_fd: int, path: bytes, wanted: tuple[int, int]) -> int:
+def _unfinished(frame: Frame, below: dict[bytes, DirNode]) -> DirNode:
+    old = frame.old
+    entries = {**(old.entries if old is not None else {}), **frame.entries}
+    children = {**(old.children if old is not None else {}), **frame.children, **below}
+    return DirNode(entries, children, frozenset(), frame.perm, b"", b"", None)
+
+
+def reopen(root_fd: int, path: bytes, wanted: tuple[int, int]) -> int:
     """Open a directory by its path from the root; -1 where that leads elsewhere now."""
+    return _walk(root_fd, path, wanted) if path else os.dup(root_fd)
+
+
+def _walk(root_fd: int, path: bytes, wanted: tuple[int, int]) -> int:
     fd = os.dup(root_fd)
     for name in path.split(b"/"):
         below = _step(fd, name, None)

@@ -22,7 +22,8 @@ from ckptd.shadow.scan.basis import Basis, BasisMaker
 from ckptd.shadow.scan.entry import SIGNATURE, is_racy, is_settled, mode_of, pack_entry, signature
 from ckptd.shadow.scan.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, STORE, UNREADABLE, UNSTABLE, Exclusion
 from ckptd.shadow.scan.foreignstore import is_store_folder
-from ckptd.shadow.scan.frames import DIR_FLAGS, Frame, FrameStack
+from ckptd.shadow.scan.frames import DIR_FLAGS, Frame, FrameStack, reopen
+from ckptd.shadow.scan.helpers import HashJob, Help, HelperRun
 from ckptd.shadow.scan.look import Look, covers
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.mounts import clock_margin_ns, mounts_below
@@ -49,14 +50,16 @@ def is_temporary(name: bytes) -> bool:
 class ScanLimits(NamedTuple):
     """Policy of a scan. ``guard`` are (device, inode) of directories that are never entered: the stores.
 
-    After ``keep_files`` files or ``keep_bytes`` bytes have been read, what has been seen is kept.
+    After ``keep_files`` files or ``keep_bytes`` bytes have been read, what has been seen is kept. ``help_after`` files
+    are read before others are asked to help: starting them takes as long as reading a thousand or two.
     """
 
     max_file_bytes: int = 100 * 1024 * 1024
     one_file_system: bool = True
     guard: frozenset[tuple[int, int]] = frozenset()
-    keep_files: int = 20_000
-    keep_bytes: int = 64 * 1024 * 1024
+    keep_files: int = 50_000
+    keep_bytes: int = 256 * 1024 * 1024
+    help_after: int = 3_000
 
 
 class ScanResult(NamedTuple):
@@ -114,15 +117,17 @@ class Scanner:
         cancelled: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda _files, _bytes: None,
         keep: Callable[[DirNode], None] = lambda _so_far: None,
+        helped: Help = lambda _read: None,
     ) -> ScanResult:
         """Walk the worktree; new blobs and trees go to ``sink``. ``rehash`` reads every file.
 
         ``keep`` is given a model of what has been seen, now and then and where the walk ends with an error; its objects
-        are in the sink. Raises DomainError: ``worktree_missing`` or ``not_a_directory`` for the root alone, what the
-        sink and ``keep`` raise, and ``cancelled``.
+        are in the sink. ``helped`` is asked once very many files have to be read: whoever it gives reads most of the
+        rest. Raises DomainError: ``worktree_missing`` or ``not_a_directory`` for the root alone, what the sink, the
+        help and ``keep`` raise, and ``cancelled``.
         """
         pulse = Pulse(cancelled, progress)
-        walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, rehash, pulse, keep)
+        walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, rehash, pulse, keep, helped)
         return self._run(walk, pulse, old, None, None)
 
     def rescan(
@@ -145,7 +150,7 @@ class Scanner:
             folder, _, name = path.rpartition(b"/")
             _look_into(look, folder).names.add(name)
         pulse = Pulse(cancelled, progress)
-        walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, False, pulse, _keep_nothing)
+        walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, False, pulse, _keep_nothing, _help_nothing)
         try:
             return self._run(walk, pulse, before.root, look, before)
         except _ElsewhereError:
@@ -234,6 +239,7 @@ class _Walk:
         rehash: bool,
         pulse: Pulse,
         keep: Callable[[DirNode], None],
+        helped: Help,
     ) -> None:
         self._limits = limits
         self._basis_maker = basis_maker
@@ -242,6 +248,10 @@ class _Walk:
         self._rehash = rehash
         self._pulse = pulse
         self._keep = keep
+        self._helped = helped
+        self._run: HelperRun | None = None
+        self._alone_until = limits.help_after
+        self._waiting: list[tuple[Frame, Frame]] = []
         self._kept_files = 0
         self._kept_bytes = 0
         self.root_dev = 0
@@ -272,22 +282,58 @@ class _Walk:
                         stack.push(child)
                         self._list(child)
                     continue
-                node = self._finish(frame)
+                if stack.is_at_root:
+                    return self._finish_waiting(frame) if frame.waits else self._finish(frame)
+                node = None if frame.waits else self._finish(frame)
                 above = stack.pop()
-                if above is None:
-                    return node
-                self._place(above, frame, node)
+                if node is not None:
+                    self._place(above, frame, node)
+                else:
+                    above.waits = True
+                    self._waiting.append((frame, above))
         except DomainError:
             with contextlib.suppress(DomainError):
                 self._keep_so_far()
             raise
         finally:
             stack.close()
+            if self._run is not None:
+                self._run.close()
+
+    def _finish_waiting(self, root: Frame) -> DirNode:
+        """Wait for everything that others read, then finish the directories that waited for it, innermost first."""
+        assert self._run is not None  # or there would be nothing to wait for
+        self._wait_for(self._run)
+        self._take_jobs(self._run.settle())
+        while self._run.busy:
+            # Somebody died with what had been done.
+            self._wait_for(self._run)
+            self._take_jobs(self._run.settle())
+        for frame, above in self._waiting:
+            self._pulse.beat()
+            self._place(above, frame, self._finish(frame))
+        return self._finish(root)
+
+    def _wait_for(self, run: HelperRun) -> None:
+        while run.busy:
+            self._count(run.pump(wait=True))
+            self._pulse.beat()
+            if self._is_much():
+                self._keep_so_far()
+
+    def _is_much(self) -> bool:
+        """Tell whether so much was read that it is a pity to lose it."""
+        files, read_bytes = self._pulse.files - self._kept_files, self._pulse.bytes - self._kept_bytes
+        return files >= self._limits.keep_files or read_bytes >= self._limits.keep_bytes
 
     def _keep_so_far(self) -> None:
         """Have it kept what has been seen. Where that fails, what was read may be lost, and is never kept again."""
         keep, self._keep = self._keep, _keep_nothing
-        keep(self._stack.so_far())
+        if keep is _keep_nothing:
+            return
+        if self._run is not None:
+            self._take_jobs(self._run.settle())
+        keep(self._stack.so_far(self._waiting))
         self._keep = keep
         self._kept_files, self._kept_bytes = self._pulse.files, self._pulse.bytes
 
@@ -349,6 +395,8 @@ class _Walk:
                 frame.entries[name] = before
             else:
                 self._sort_in(frame, name, found, known)
+        if frame.jobs:
+            self._submit(frame)
 
     def _list_some(self, frame: Frame, look: Look, old: DirNode) -> bool:
         """Look at some names; False where the directory has to be listed: what it is or what rules it may be other."""
@@ -462,10 +510,11 @@ class _Walk:
 
     def _read(self, frame: Frame, name: bytes, found: os.stat_result) -> None:
         pulse = self._pulse
-        if pulse.files - self._kept_files >= self._limits.keep_files or (
-            pulse.bytes - self._kept_bytes >= self._limits.keep_bytes
-        ):
+        if self._is_much():
             self._keep_so_far()
+        if self._is_for_others(found):
+            self._leave_to_others(frame, name, found)
+            return
         if stat.S_ISLNK(found.st_mode):
             pulse.beat()
             result = read_link(frame.fd, name, found, self._sink)
@@ -475,6 +524,9 @@ class _Walk:
             result = read_file(frame.fd, name, self._sink, frame.now_ns - self.margin_ns, pulse.beat)
             if found.st_size <= STREAM_ABOVE_BYTES:
                 pulse.bytes += found.st_size
+        self._note(frame, name, result)
+
+    def _note(self, frame: Frame, name: bytes, result: ReadResult) -> None:
         if result.problem is not None:
             if result.problem == SPECIAL:
                 self.excluded.append(Exclusion(frame.path_of(name), SPECIAL))
@@ -482,6 +534,55 @@ class _Walk:
             self._skip(frame.path_of(name), result.problem, result.detail)
         if result.oid is not None:
             frame.entries[name] = pack_entry(result.oid, result.sign, racy=self._is_racy(frame, result))
+
+    def _is_for_others(self, found: os.stat_result) -> bool:
+        """Tell whether a file is one of very many; a large one is read here, where its pieces are heard of."""
+        if self._pulse.files < self._alone_until or found.st_size > STREAM_ABOVE_BYTES:
+            return False
+        if self._run is None:
+            self._run = self._helped(self._read_job)
+            self._alone_until = self._alone_until if self._run is not None else sys.maxsize
+        return self._run is not None and stat.S_ISREG(found.st_mode)
+
+    def _leave_to_others(self, frame: Frame, name: bytes, found: os.stat_result) -> None:
+        if not frame.jobs or not frame.jobs[-1].add(name, found.st_size):
+            here = os.fstat(frame.fd)
+            job = HashJob(frame, frame.path, (here.st_dev, here.st_ino), frame.now_ns - self.margin_ns)
+            job.add(name, found.st_size)
+            frame.jobs.append(job)
+
+    def _submit(self, frame: Frame) -> None:
+        assert self._run is not None  # it took the files that these jobs are of
+        frame.waits = True
+        for job in frame.jobs:
+            self._run.submit(job)
+        frame.jobs = []
+        self._count(self._run.pump())
+
+    def _count(self, jobs: list[HashJob]) -> None:
+        for job in jobs:
+            self._pulse.files += len(job.names)
+            self._pulse.bytes += job.content_bytes
+
+    def _take_jobs(self, jobs: list[HashJob]) -> None:
+        for job in jobs:
+            assert isinstance(job.owner, Frame)  # as _leave_to_others() made it
+            for name, result in zip(job.names, job.results, strict=True):
+                self._note(job.owner, name, result)
+
+    def _read_job(self, job: HashJob) -> None:
+        """Do a job here after all: nobody is left who could."""
+        frame = job.owner
+        assert isinstance(frame, Frame)  # as _leave_to_others() made it
+        fd = reopen(self._stack.root_fd, frame.path, job.identity)
+        if fd < 0:
+            moved = ReadResult(None, b"", problem=UNSTABLE, detail="its directory was moved while it was read")
+            job.results = [moved] * len(job.names)
+            return
+        try:
+            job.results = [read_file(fd, name, self._sink, job.fresh_ns, self._pulse.beat) for name in job.names]
+        finally:
+            os.close(fd)
 
     def _is_racy(self, frame: Frame, result: ReadResult) -> bool:
         """Tell whether a change after this look could leave the same stat data behind."""
@@ -570,6 +671,10 @@ class _Walk:
 
 
 def _keep_nothing(_so_far: DirNode) -> None:
+    return None
+
+
+def _help_nothing(_read: Callable[[HashJob], None]) -> None:
     return None
 
 

@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -27,6 +28,7 @@ from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.oplog import OperationLog, Outcome
 from ckptd.shadow.scan.basis import BasisMaker
+from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
 from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
 from ckptd.shadow.store.metadata import Metadata
@@ -133,14 +135,29 @@ class Repository:
         self._check_model()
         own = self.settings.overrides_of(self.worktree)
         size = self.settings.max_file_bytes if own.max_file_bytes is None else own.max_file_bytes
-        scanner = Scanner(
-            self.worktree,
-            self._rules(own),
-            ScanLimits(size, self.settings.one_file_system, self.guard, *self.settings.keep_after),
-            clock_ns=lambda: int(self.clock() * 1_000_000_000),
+        settings = self.settings
+        limits = ScanLimits(size, settings.one_file_system, self.guard, *settings.keep_after, settings.help_after)
+        found = Scanner(
+            self.worktree, self._rules(own), limits, clock_ns=lambda: int(self.clock() * 1_000_000_000)
+        ).scan(
+            self.model,
+            sink,
+            rehash=rehash,
+            cancelled=cancelled,
+            progress=progress,
+            keep=keep,
+            helped=partial(self._help, sink),
         )
-        found = scanner.scan(self.model, sink, rehash=rehash, cancelled=cancelled, progress=progress, keep=keep)
         return found._replace(problems=[*own.notes, *found.problems])
+
+    def _help(self, sink: ObjectSink, read: Callable[[HashJob], None]) -> HelperRun | None:
+        """Get help for a scan, if what it reads is to be stored at all."""
+        if self.settings.helpers is None or not isinstance(sink, PackWriter):
+            return None
+        objects = self.objects
+        return self.settings.helpers.start(
+            HelpTerms(self.worktree, sink, objects.pack_dir, objects.index_paths, frozenset(objects.suspects), read)
+        )
 
     def _rules(self, own: Overrides) -> BasisMaker:
         """Give the maker of ignore rules; the same one while the rules from outside the worktree are the same."""

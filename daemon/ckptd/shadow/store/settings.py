@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from ckptd.shadow.objects.failpoint import reach_in_worktree
 from ckptd.shadow.record.logtrim import DEFAULT_BOUNDS, Bounds
+from ckptd.shadow.scan.helpers import Helpers
 
 __all__ = ["Overrides", "Settings"]
 
@@ -26,8 +27,8 @@ class Settings(NamedTuple):
 
     ``exclude`` holds patterns in the syntax of ignore files, anchored at the worktree. ``overrides_of`` is asked at
     each scan for what a worktree sets for itself. A save that reads so much keeps it although it may still come to
-    nothing: ``keep_after`` are files and bytes. ``hooks`` is told each named point that a restore passes.
-    ``log_bounds`` say when the operation log is cut.
+    nothing: ``keep_after`` are files and bytes. One that reads more than ``help_after`` files is helped by ``helpers``.
+    ``hooks`` is told each named point that a restore passes. ``log_bounds`` say when the operation log is cut.
     """
 
     home: bytes
@@ -37,6 +38,8 @@ class Settings(NamedTuple):
     exclude: tuple[bytes, ...] = ()
     git_excludes_path: bytes | None = None
     overrides_of: Callable[[bytes], Overrides] = _no_overrides
-    keep_after: tuple[int, int] = (20_000, 64 * 1024 * 1024)
+    keep_after: tuple[int, int] = (50_000, 256 * 1024 * 1024)
+    helpers: Helpers | None = None
+    help_after: int = 3_000
     hooks: Callable[[str, bytes], None] = reach_in_worktree
     log_bounds: Bounds = DEFAULT_BOUNDS

@@ -1,0 +1,100 @@
+"""Reading many files with the help of other processes: what the scan asks of whoever runs them."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from ckptd.shadow.objects.pack import PackWriter
+from ckptd.shadow.scan.reading import ReadResult
+
+__all__ = ["HashJob", "Help", "HelpTerms", "HelperRun", "Helpers"]
+
+_MOST_FILES: Final = 64
+_MOST_BYTES: Final = 8 * 1024 * 1024
+_MOST_NAME_BYTES: Final = 4096
+
+
+class HashJob:
+    """Some regular files of one directory, none of them large, that are to be read and stored.
+
+    ``directory`` is relative to the worktree, ``identity`` its device and inode, ``fresh_ns`` as read_file() has it.
+    ``results`` are in the order of ``names``; they count once the job is settled. ``owner`` is the scan's own.
+    """
+
+    __slots__ = ("content_bytes", "directory", "fresh_ns", "identity", "name_bytes", "names", "owner", "results")
+
+    def __init__(self, owner: object, directory: bytes, identity: tuple[int, int], fresh_ns: int) -> None:
+        self.owner = owner
+        self.directory = directory
+        self.identity = identity
+        self.fresh_ns = fresh_ns
+        self.names: list[bytes] = []
+        self.content_bytes = 0
+        self.name_bytes = 0
+        self.results: list[ReadResult] = []
+
+    def add(self, name: bytes, size: int) -> bool:
+        """Take a file in; False where the job is full."""
+        full = len(self.names) >= _MOST_FILES or self.name_bytes + len(name) > _MOST_NAME_BYTES
+        if self.names and (full or self.content_bytes + size > _MOST_BYTES):
+            return False
+        self.names.append(name)
+        self.name_bytes += len(name)
+        self.content_bytes += size
+        return True
+
+
+class HelpTerms(NamedTuple):
+    """What a run works on: the worktree, the scan's own pack, and the indexes (paths) and suspects of the store.
+
+    ``read`` does a job without help.
+    """
+
+    worktree: bytes
+    pack: PackWriter
+    pack_dir: bytes
+    indexes: list[bytes]
+    suspects: frozenset[bytes]
+    read: Callable[[HashJob], None]
+
+
+class HelperRun(Protocol):
+    """The help that one scan has. Every method may raise DomainError: where a helper cannot write."""
+
+    def submit(self, job: HashJob) -> None:
+        """Have a job done, some time."""
+        ...
+
+    @property
+    def busy(self) -> bool:
+        """Whether any job has not been done."""
+        ...
+
+    def pump(self, *, wait: bool = False) -> list[HashJob]:
+        """Hand on what can be handed on; give the jobs that have been done since the last call.
+
+        With ``wait`` it takes a moment where there is nothing to give.
+        """
+        ...
+
+    def settle(self) -> list[HashJob]:
+        """Give the jobs that are done and not given before, once what they stored is durable and can be read.
+
+        A helper that is lost on the way leaves jobs undone that had been done: then it is ``busy`` again.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the help. What was not settled is lost. Raises nothing."""
+        ...
+
+
+Help = Callable[[Callable[[HashJob], None]], HelperRun | None]
+"""Begins a run for a scan, which says how it does a job itself; None where there is no help to be had."""
+
+
+class Helpers(Protocol):
+    """Whoever has processes to help with."""
+
+    def start(self, terms: HelpTerms) -> HelperRun | None:
+        """Begin a run; None where there is no help to be had."""
+        ...
