@@ -263,7 +263,7 @@ def test_the_command_line_starts_without_msgspec():
     assert loaded & (HEAVY | {"msgspec", "tomllib"}) == set()
 
 
-@pytest.mark.parametrize("name", ["version", "wirepath", "framing", "errors", "address"])
+@pytest.mark.parametrize("name", ["version", "wirepath", "framing", "errors", "address", "endpoint", "proof", "remote"])
 def test_the_light_half_of_the_protocol_is_light(name):
     assert loaded_by(f"import ckpt_protocol.{name}") & (HEAVY | {"msgspec"}) == set()
 

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from ckpt_protocol import openrpc
+from ckpt_protocol.address import MAX_SOCKET_PATH_BYTES
 from ckpt_protocol.errors import BY_KIND
+from ckpt_protocol.framing import MAX_REPLY_BYTES, MAX_REQUEST_BYTES
 from ckpt_protocol.methods import METHODS
-from ckpt_protocol.proof import ClientSide, ServerSide
+from ckpt_protocol.proof import PATIENCE_S, ClientSide, ServerSide
+from ckpt_protocol.version import PROTOCOL_VERSION
+from ckptd.connection import MAX_IN_FLIGHT
+from ckptd.dispatch import MAX_BATCH
 from ckptd.handlers import HANDLERS
 from fabricatio_checkpoint.aio import AsyncCheckpointService, AsyncCheckPointStore
 from fabricatio_checkpoint.service import CheckpointService
@@ -83,6 +88,20 @@ def test_the_page_has_every_error_as_it_is():
         "protocol/WIRE.md: the table under Errors"
     )
     assert all(row[3] for row in rows)
+
+
+def test_the_page_s_limits_are_those_of_the_code():
+    text = " ".join(wire_page.PAGE.read_text().split())
+    for limit in (
+        f"A request has at most {MAX_REQUEST_BYTES // 2**20} MiB",
+        f"A reply has at most {MAX_REPLY_BYTES // 2**20} MiB",
+        f"A batch is an array of 1 to {MAX_BATCH} requests",
+        f"At most {MAX_IN_FLIGHT} may be under way",
+        f"The daemon waits {PATIENCE_S:g} seconds",
+        f"A path of more than {MAX_SOCKET_PATH_BYTES} bytes",
+        f"`protocol` is {PROTOCOL_VERSION}.",
+    ):
+        assert limit in text, limit
 
 
 def test_the_page_s_proof_is_one():
