@@ -5,10 +5,11 @@ There is one implementation, the blocking one: each call runs in a worker thread
 
 import functools
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
+from fabricatio_checkpoint.events import Event
 from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.service import CheckpointService
 from fabricatio_checkpoint.store import AnyPath, CheckPointStore
@@ -62,11 +63,22 @@ def _of_blocking(
     def decorate(named: Callable[[_Wrapper], None]) -> Callable[Concatenate[_Wrapper, _P], Coroutine[Any, Any, _T]]:
         @functools.wraps(method)
         async def twin(self: _Wrapper, /, *args: _P.args, **values: _P.kwargs) -> _T:
-            return await in_thread(functools.partial(getattr(self.blocking, method.__name__), *args, **values))
+            call = functools.partial(getattr(self.blocking, method.__name__), *args, **values)
+            return await in_thread(_told_in_loop(call))
 
         return _named(twin, named)
 
     return decorate
+
+
+def _told_in_loop(call: functools.partial[_T]) -> functools.partial[_T]:
+    """Have progress told where the call was made from: in the thread of the event loop."""
+    callback = call.keywords.get("progress")
+    if callback is None:
+        return call
+    from anyio import from_thread
+
+    return functools.partial(call, progress=functools.partial(from_thread.run_sync, callback))
 
 
 def _named(twin: _T, named: Callable[[Any], None]) -> _T:
@@ -78,8 +90,8 @@ def _named(twin: _T, named: Callable[[Any], None]) -> _T:
 class AsyncCheckPointStore:
     """The shadow repository of one worktree: the methods of CheckPointStore, awaited. Usable in any event loop.
 
-    A cancelled call leaves this usable: the daemon is asked to give the request up, and a save that was given up has
-    left nothing.
+    ``progress`` is called in the event loop's thread. A cancelled call leaves this usable: the daemon is asked to
+    give the request up, and a save that was given up has left nothing.
     """
 
     def __init__(self, store: CheckPointStore) -> None:
@@ -204,8 +216,9 @@ class AsyncCheckpointService:
         *,
         session: str | None = None,
         socket: str | None = None,
+        timeout_s: float | None = None,
     ) -> None:
-        self._blocking = CheckpointService(stores_root, cache_size, session=session, socket=socket)
+        self._blocking = CheckpointService(stores_root, cache_size, session=session, socket=socket, timeout_s=timeout_s)
 
     @classmethod
     def of(cls, service: CheckpointService) -> Self:
@@ -244,6 +257,20 @@ class AsyncCheckpointService:
     @_of_blocking(CheckpointService.prune)
     def prune(self) -> None:
         """Prune as prune_invalid() does, and say what went."""
+
+    async def events(
+        self, worktree_dir: AnyPath | None = None, *, kinds: Iterable[str] = ()
+    ) -> AsyncGenerator[Event, None]:
+        """Give what happens from the first step on; see CheckpointService.events.
+
+        Close it (``contextlib.aclosing``) where it is left before its end.
+        """
+        stream = await in_thread(functools.partial(self.blocking.events, worktree_dir, kinds=kinds))
+        try:
+            while (event := await in_thread(stream.wait)) is not None:
+                yield event
+        finally:
+            stream.close()
 
     def close(self) -> None:
         """Close the idle connections; the service stays usable. Waits for nothing."""

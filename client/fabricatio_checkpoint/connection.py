@@ -14,7 +14,7 @@ from _thread import allocate_lock
 from ckpt_protocol.address import SCHEMES
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 from fabricatio_checkpoint import launch
-from fabricatio_checkpoint.errors import CheckpointError, ConnectionLost, error_of, from_reply
+from fabricatio_checkpoint.errors import CheckpointError, ConnectionLost, Interrupted, error_of, from_reply
 from fabricatio_checkpoint.interruption import current
 from fabricatio_checkpoint.link import BrokenLinkError, Link
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.link import Notice
 
-__all__ = ["READS", "Connection"]
+__all__ = ["READS", "Connection", "Listening"]
 
 READS = frozenset(
     {
@@ -51,6 +51,8 @@ _OWNER_DEADLINE_S = 10.0
 """How long the owner of a checkpoint directory may be out of reach: one that lost its socket ends by itself."""
 _OWNER_PAUSE_S = 0.25
 _UNHEARD_TRIES = 5
+_LAST_WORD_S = 3.0
+"""How long an interrupted call waits to hear what came of it."""
 
 
 class Connection:
@@ -74,7 +76,13 @@ class Connection:
         self._path = socket_path
         self._timeout_s = timeout_s
         self._environ = environ
-        self._hello = {"protocol": PROTOCOL_VERSION, "build": BUILD, "client": client, "session": session}
+        self._hello: dict[str, Any] = {
+            "protocol": PROTOCOL_VERSION,
+            "build": BUILD,
+            "client": client,
+            "session": session,
+            "capabilities": ["progress"],
+        }
         self._pool = _Pool()
         self._renewed = False
         self.peer: dict[str, Any] | None = None
@@ -94,7 +102,8 @@ class Connection:
         ``start`` starts the daemon where it does not run (never for ``daemon.*``). ``repeatable`` says whether the
         request may be sent a second time after a broken connection: by default a read, and one with a token.
         ``on_notice`` gets notifications such as progress. Raises CheckpointError; ConnectionLost tells in ``sent``
-        whether the daemon may have done it. An interrupted call (Ctrl-C) is cancelled and leaves this usable.
+        whether the daemon may have done it. Ctrl-C cancels the call, leaves this usable, and comes
+        out as Interrupted.
         """
         if repeatable is None:
             repeatable = method in READS or "token" in params
@@ -134,6 +143,8 @@ class Connection:
             pool.drop(link)
             pool.close_idle()
             raise
+        except KeyboardInterrupt:
+            raise self._interrupted(pool, link, method) from None
         except BaseException:
             link.cancel()
             pool.drop(link)
@@ -144,6 +155,29 @@ class Connection:
         else:
             pool.put_back(link)
         return _result(reply, method)
+
+    @staticmethod
+    def _interrupted(pool: _Pool, link: Link, method: str) -> Interrupted:
+        """Have the daemon give it up, and hear what came of it; another Ctrl-C ends the waiting."""
+        try:
+            return Interrupted(method, link.last_word(_LAST_WORD_S))
+        finally:
+            pool.drop(link)
+
+    def listen(self, params: dict[str, Any]) -> Listening:
+        """Subscribe to events, on a socket of its own; starts the daemon where it does not run."""
+        pool = self._own_pool()
+        link = self._connect(pool, start=True)
+        early: list[dict[str, Any]] = []
+        try:
+            _result(_ask(link, "events.subscribe", params, early.append), "events.subscribe")
+        except BrokenLinkError as broken:
+            pool.drop(link)
+            raise _lost(broken, "events.subscribe", self._path) from broken
+        except BaseException:
+            pool.drop(link)
+            raise
+        return Listening(pool, link, early)
 
     def _renew(self, pool: _Pool, link: Link) -> None:
         """Let an older daemon make room, once: what comes next starts our own. This call has its answer already."""
@@ -199,6 +233,40 @@ class Connection:
             pool.abandon()
             pool = self._pool = _Pool()
         return pool
+
+
+class Listening:
+    """The notifications of a socket that is used for nothing else."""
+
+    def __init__(self, pool: _Pool, link: Link, early: list[dict[str, Any]]) -> None:
+        self._pool = pool
+        self._link = link
+        self._early = early
+        self._closed = False
+
+    def next(self) -> dict[str, Any] | None:
+        """Wait for the next one; None after close(). Raises ConnectionLost, and what an interruption raises."""
+        if self._early:
+            return self._early.pop(0)
+        interruption = current()
+        try:
+            if interruption is not None:
+                interruption.watch(self._link)
+            return None if self._closed else self._link.next_notice()
+        except BrokenLinkError as broken:
+            if self._closed:
+                return None
+            raise _lost(broken, "events.subscribe", self._link.path) from broken
+        finally:
+            if interruption is not None:
+                interruption.watch(None)
+
+    def close(self) -> None:
+        """Hang up. May be called again, and while another thread waits."""
+        if not self._closed:
+            self._closed = True
+            self._link.hang_up()
+            self._pool.drop(self._link)
 
 
 class _Again:

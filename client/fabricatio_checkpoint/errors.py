@@ -16,6 +16,7 @@ __all__ = [
     "DaemonStartError",
     "InputError",
     "InternalError",
+    "Interrupted",
     "StateError",
     "StorageError",
     "TransportError",
@@ -68,6 +69,15 @@ class CheckpointError(RuntimeError):
         if self.error_id:
             text += f" (error {self.error_id} in the daemon's log)"
         return text
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C ended a call. ``answer`` is the daemon's reply if it came soon after: an error, or what was done."""
+
+    def __init__(self, method: str, answer: dict[str, Any] | None) -> None:
+        super().__init__()
+        self.method = method
+        self.answer = answer
 
 
 class InputError(CheckpointError):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import _socket
 import json
+import time
 
 from ckpt_protocol.framing import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, FrameDecoder, FrameTooLargeError, encode_frame
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
-from fabricatio_checkpoint.errors import error_of, from_reply
+from fabricatio_checkpoint.errors import CheckpointError, error_of, from_reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from fabricatio_checkpoint.errors import CheckpointError
     from fabricatio_checkpoint.launch import Channel
 
     Notice = Callable[[dict[str, Any]], None]
@@ -52,6 +52,7 @@ class Link:
         self._frames: list[bytes] = []
         self._last_id = _HELLO_ID
         self._is_sent = False
+        self._listens = False
 
     def request(self, method: str, params: dict[str, Any], on_notice: Notice | None = None) -> dict[str, Any]:
         """Send one request and wait for its reply, the whole JSON-RPC object; notifications go to ``on_notice``.
@@ -95,11 +96,38 @@ class Link:
 
         The other thread gets the daemon's answer, or BrokenLinkError.
         """
-        if self._is_sent:
+        if self._is_sent and not self._listens:
             self.cancel()
         else:
             # Half a request may be out, and nothing may follow it.
             self.hang_up()
+
+    def last_word(self, seconds: float) -> dict[str, Any] | None:
+        """Ask the daemon to give up the last request, and wait so long for its reply; None where none comes."""
+        if not self._is_sent:
+            return None
+        self.cancel()
+        until = time.monotonic() + seconds
+        try:
+            while (left := until - time.monotonic()) > 0:
+                self._sock.settimeout(left)
+                document = self._next(True)
+                if document.get("id") == self._last_id and "method" not in document:
+                    return document
+        except (OSError, BrokenLinkError, CheckpointError, FrameTooLargeError):
+            return None
+        return None
+
+    def next_notice(self) -> dict[str, Any]:
+        """Wait for the next notification, however long; raises BrokenLinkError."""
+        self._listens = True
+        try:
+            self._sock.settimeout(None)
+            while "method" not in (document := self._next(True)):
+                continue
+        except (OSError, FrameTooLargeError) as error:
+            raise BrokenLinkError(str(error), sent=True) from error
+        return document
 
     def hang_up(self) -> None:
         """End the waiting of another thread with BrokenLinkError."""

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from fabricatio_checkpoint import launch, wire
 from fabricatio_checkpoint.config import checkpoint_config
 from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import error_of
+from fabricatio_checkpoint.events import EventStream
 from fabricatio_checkpoint.record import PruneResult, Workspace
 from fabricatio_checkpoint.store import AnyPath, CheckPointStore, call
 
@@ -26,7 +28,9 @@ class CheckpointService:
     ``stores_root`` is that directory (default: the option ``checkpoint_dir``; a relative one starts at the
     process's directory), ``cache_size`` how many store objects are kept (default: the option). ``session`` tells
     apart who asks within one program; checkpoints carry it. ``socket`` is the daemon's address (default: the
-    option). Raises InputError for options that are wrong; the daemon is started by the first call that needs it.
+    option), ``timeout_s`` the longest silence in seconds that a call bears (default: any; a daemon that works tells so
+    twice a second). Raises InputError for options that are wrong; the daemon is started by the first call that needs
+    it.
     """
 
     def __init__(
@@ -36,12 +40,13 @@ class CheckpointService:
         *,
         session: str | None = None,
         socket: str | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         root = checkpoint_config.checkpoint_dir if stores_root is None else os.path.expanduser(stores_root)
         self._root = wire.real_directory(root)
         self._cache_size = _positive(checkpoint_config.cache_size if cache_size is None else cache_size)
         address = launch.socket_path(checkpoint_config.socket if socket is None else socket)
-        self._connection = Connection(address, client=launch.program(), session=session)
+        self._connection = Connection(address, client=launch.program(), session=session, timeout_s=timeout_s)
         # Least recently used first.
         self._stores: dict[bytes, CheckPointStore] = {}
         self._opened: dict[bytes, dict[str, Any]] = {}
@@ -90,6 +95,17 @@ class CheckpointService:
             # A directory that comes back gets a new store at its next get_store().
             self._opened.clear()
         return result
+
+    def events(self, worktree_dir: AnyPath | None = None, *, kinds: Iterable[str] = ()) -> EventStream:
+        """Listen to what happens in this checkpoint directory, or to one worktree of it, from now on.
+
+        ``kinds`` names the kinds of events that are of interest (default: all). The result is an iterator that waits
+        for each event, and a context manager.
+        """
+        params: dict[str, Any] = {"checkpoint_dir": wire.directory(self._root), "kinds": list(kinds)}
+        if worktree_dir is not None:
+            params["worktree"] = wire.worktree(wire.real_directory(worktree_dir))
+        return EventStream(lambda: self._connection.listen(params))
 
     def close(self) -> None:
         """Close the idle connections; the service stays usable."""

@@ -11,6 +11,7 @@ from fabricatio_checkpoint import wire
 from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import StateError, error_of
 from fabricatio_checkpoint.hooks import Guard
+from fabricatio_checkpoint.progress import ProgressCallback, Watch, notice_of
 from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
 from fabricatio_checkpoint.upkeep import DropResult, GcResult, VerifyResult
 from fabricatio_checkpoint.wire import AnyPath
@@ -22,6 +23,7 @@ _T = TypeVar("_T")
 _PAGE = 5000
 _WORKTREE = "WORKTREE"
 _READ_AGAIN = 3
+_UNWATCHED = Watch()
 
 
 class CheckPointStore:
@@ -30,6 +32,9 @@ class CheckPointStore:
     An id is a full id, a tag, a unique prefix, ``#SEQ``, ``HEAD``, ``HEAD~N`` or ``@{TIME}``. A relative file path
     is relative to the worktree, whatever the process's directory; an absolute one has to lie inside. Every method
     raises CheckpointError: InputError, StateError, StorageError or TransportError.
+
+    ``progress`` is told how far a call is, in the thread that makes it; what it raises calls the request off. After
+    ``deadline_s`` seconds a call that can still be given up ends with StateError ``deadline_exceeded``.
     """
 
     def __init__(self, worktree: bytes, checkpoint_dir: bytes, connection: Connection, given: bytes = b"") -> None:
@@ -59,6 +64,8 @@ class CheckPointStore:
         rehash: bool = False,
         force: bool = False,
         kind: str = "manual",
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
     ) -> str:
         """Checkpoint the worktree and return the id; with nothing changed, that of the last checkpoint.
 
@@ -66,7 +73,17 @@ class CheckPointStore:
         saves a worktree that is suddenly empty or a protected place; ``kind`` is manual or auto. What could not be
         read is logged as a warning; save_detailed() returns it.
         """
-        saved = self.save_detailed(commit_msg, tag=tag, meta=meta, full=full, rehash=rehash, force=force, kind=kind)
+        saved = self.save_detailed(
+            commit_msg,
+            tag=tag,
+            meta=meta,
+            full=full,
+            rehash=rehash,
+            force=force,
+            kind=kind,
+            progress=progress,
+            deadline_s=deadline_s,
+        )
         if not saved.complete or saved.notes:
             _tell(saved, self.workspace)
         return saved.id
@@ -81,11 +98,14 @@ class CheckPointStore:
         rehash: bool = False,
         force: bool = False,
         kind: str = "manual",
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
     ) -> SaveResult:
         """Save as save() does, and return everything that is known about it."""
         return self._write(
             "checkpoint.save",
             SaveResult.from_wire,
+            Watch(progress, deadline_s),
             message=commit_msg,
             tag=tag,
             meta=dict(meta or {}),
@@ -118,27 +138,44 @@ class CheckPointStore:
         """Give one checkpoint and what it changed."""
         return self._read("checkpoint.show", ShowResult.from_wire, id=commit_id)
 
-    def status(self) -> StatusResult:
+    def status(self, *, progress: ProgressCallback | None = None, deadline_s: float | None = None) -> StatusResult:
         """Compare the worktree with head."""
-        return self._read("worktree.status", StatusResult.from_wire)
+        return self._read("worktree.status", StatusResult.from_wire, Watch(progress, deadline_s))
 
     def get_status(self) -> list[str]:
         """Give the paths that were added, modified or deleted since head, sorted."""
         return sorted(change.path for change in self.status().changes)
 
-    def diff(self, from_id: str | None = None, to_id: str | None = None, paths: Iterable[AnyPath] = ()) -> str:
+    def diff(
+        self,
+        from_id: str | None = None,
+        to_id: str | None = None,
+        paths: Iterable[AnyPath] = (),
+        *,
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
+    ) -> str:
         """Give the patch from one checkpoint (default: head) to another (default: the worktree as it is now).
 
         Bytes that are not UTF-8 come as lone surrogates (``surrogateescape``); diff_bytes() gives them as they are.
         """
-        return self.diff_bytes(from_id, to_id, paths).decode("utf-8", "surrogateescape")
+        patch = self.diff_bytes(from_id, to_id, paths, progress=progress, deadline_s=deadline_s)
+        return patch.decode("utf-8", "surrogateescape")
 
-    def diff_bytes(self, from_id: str | None = None, to_id: str | None = None, paths: Iterable[AnyPath] = ()) -> bytes:
+    def diff_bytes(
+        self,
+        from_id: str | None = None,
+        to_id: str | None = None,
+        paths: Iterable[AnyPath] = (),
+        *,
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
         """Give the patch of diff() as bytes; ``git apply`` takes it."""
         wanted = {"from_id": from_id, "to_id": to_id or _WORKTREE, "paths": self._wire_paths(paths)}
         for _ in range(_READ_AGAIN):
             try:
-                return self._patch(wanted)
+                return self._patch(wanted, Watch(progress, deadline_s))
             except StateError as error:
                 # A daemon that was replaced in between does not know the cursor: begin again.
                 if error.kind != "expired_cursor":
@@ -171,6 +208,8 @@ class CheckPointStore:
         digest: str | None = None,
         skip_conflicts: bool = False,
         recreate: bool = False,
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
     ) -> RestoreResult:
         """Restore the entire worktree to a checkpoint (default: head). undo() takes it back.
 
@@ -179,14 +218,19 @@ class CheckPointStore:
         instead of doing nothing; ``recreate`` makes a worktree that is gone.
         """
         return self._restore(
-            id=commit_id, digest=digest, skip_conflicts=skip_conflicts, recreate=recreate, dry_run=False
+            Watch(progress, deadline_s),
+            id=commit_id,
+            digest=digest,
+            skip_conflicts=skip_conflicts,
+            recreate=recreate,
+            dry_run=False,
         )
 
     def plan_reset(
         self, commit_id: str | None = None, *, skip_conflicts: bool = False, recreate: bool = False
     ) -> RestoreResult:
         """Tell what reset() would do, and change nothing."""
-        return self._restore(id=commit_id, skip_conflicts=skip_conflicts, recreate=recreate, dry_run=True)
+        return self._restore(_UNWATCHED, id=commit_id, skip_conflicts=skip_conflicts, recreate=recreate, dry_run=True)
 
     def rollback(
         self,
@@ -196,6 +240,8 @@ class CheckPointStore:
         delete: bool = False,
         digest: str | None = None,
         skip_conflicts: bool = False,
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
     ) -> RestoreResult:
         """Restore one file or directory, or several, from a checkpoint; nothing else is touched.
 
@@ -204,7 +250,13 @@ class CheckPointStore:
         """
         paths = self._some_paths(file_path)
         return self._restore(
-            id=commit_id, paths=paths, delete=delete, digest=digest, skip_conflicts=skip_conflicts, dry_run=False
+            Watch(progress, deadline_s),
+            id=commit_id,
+            paths=paths,
+            delete=delete,
+            digest=digest,
+            skip_conflicts=skip_conflicts,
+            dry_run=False,
         )
 
     def plan_rollback(
@@ -217,15 +269,47 @@ class CheckPointStore:
     ) -> RestoreResult:
         """Tell what rollback() would do, and change nothing."""
         paths = self._some_paths(file_path)
-        return self._restore(id=commit_id, paths=paths, delete=delete, skip_conflicts=skip_conflicts, dry_run=True)
+        return self._restore(
+            _UNWATCHED, id=commit_id, paths=paths, delete=delete, skip_conflicts=skip_conflicts, dry_run=True
+        )
 
-    def undo(self, *, dry_run: bool = False, digest: str | None = None, skip_conflicts: bool = False) -> RestoreResult:
+    def undo(
+        self,
+        *,
+        dry_run: bool = False,
+        digest: str | None = None,
+        skip_conflicts: bool = False,
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
+    ) -> RestoreResult:
         """Take back the newest reset or rollback that is not undone, over exactly its paths."""
-        return self._step("checkpoint.undo", dry_run, digest, skip_conflicts)
+        return self._write(
+            "checkpoint.undo",
+            RestoreResult.from_wire,
+            Watch(progress, deadline_s),
+            dry_run=dry_run,
+            digest=digest,
+            skip_conflicts=skip_conflicts,
+        )
 
-    def redo(self, *, dry_run: bool = False, digest: str | None = None, skip_conflicts: bool = False) -> RestoreResult:
+    def redo(
+        self,
+        *,
+        dry_run: bool = False,
+        digest: str | None = None,
+        skip_conflicts: bool = False,
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
+    ) -> RestoreResult:
         """Do again what the last undo took back."""
-        return self._step("checkpoint.redo", dry_run, digest, skip_conflicts)
+        return self._write(
+            "checkpoint.redo",
+            RestoreResult.from_wire,
+            Watch(progress, deadline_s),
+            dry_run=dry_run,
+            digest=digest,
+            skip_conflicts=skip_conflicts,
+        )
 
     def resume(
         self, action: str, *, dry_run: bool = False, digest: str | None = None, skip_conflicts: bool = False
@@ -289,19 +373,21 @@ class CheckPointStore:
             "worktree": wire.worktree(self._worktree),
         }
 
-    def _read(self, method: str, convert: Callable[[dict[str, Any]], _T], **params: object) -> _T:
-        return call(self._connection, method, {**self._params(), **params}, convert)
+    def _read(
+        self, method: str, convert: Callable[[dict[str, Any]], _T], watch: Watch = _UNWATCHED, /, **params: object
+    ) -> _T:
+        wanted = {**self._params(), **params}
+        if watch.deadline_s is not None:
+            wanted["deadline_s"] = watch.deadline_s
+        return call(self._connection, method, wanted, convert, notice_of(watch.progress))
 
-    def _write(self, method: str, convert: Callable[[dict[str, Any]], _T], **params: object) -> _T:
-        return self._read(method, convert, token=wire.new_token(), **params)
+    def _write(
+        self, method: str, convert: Callable[[dict[str, Any]], _T], watch: Watch = _UNWATCHED, /, **params: object
+    ) -> _T:
+        return self._read(method, convert, watch, token=wire.new_token(), **params)
 
-    def _restore(self, **params: object) -> RestoreResult:
-        return self._write("checkpoint.restore", RestoreResult.from_wire, **params)
-
-    def _step(self, method: str, dry_run: bool, digest: str | None, skip_conflicts: bool) -> RestoreResult:
-        return self._write(
-            method, RestoreResult.from_wire, dry_run=dry_run, digest=digest, skip_conflicts=skip_conflicts
-        )
+    def _restore(self, watch: Watch, /, **params: object) -> RestoreResult:
+        return self._write("checkpoint.restore", RestoreResult.from_wire, watch, **params)
 
     def _pages(self, limit: int | None = None, **filters: object) -> Iterator[CheckpointRecord]:
         left = limit
@@ -315,12 +401,12 @@ class CheckPointStore:
             before = page[-1].seq
             left = None if left is None else left - len(page)
 
-    def _patch(self, wanted: dict[str, Any]) -> bytes:
+    def _patch(self, wanted: dict[str, Any], watch: Watch) -> bytes:
         pieces: list[bytes] = []
         cursor: str | None = None
         offset = 0
         while True:
-            result = self._read("checkpoint.diff", _diff, cursor=cursor, offset=offset, **wanted)
+            result = self._read("checkpoint.diff", _diff, watch, cursor=cursor, offset=offset, **wanted)
             pieces.append(result.data)
             if result.follow is None:
                 return b"".join(pieces)
@@ -352,9 +438,15 @@ class _Piece:
         self.follow: str | None = result[follow]
 
 
-def call(connection: Connection, method: str, params: dict[str, Any], convert: Callable[[dict[str, Any]], _T]) -> _T:
+def call(
+    connection: Connection,
+    method: str,
+    params: dict[str, Any],
+    convert: Callable[[dict[str, Any]], _T],
+    on_notice: Callable[[dict[str, Any]], None] | None = None,
+) -> _T:
     """Ask the daemon and convert the result; raises InternalError for a result that is not as agreed."""
-    result = connection.call(method, params)
+    result = connection.call(method, params, on_notice=on_notice)
     try:
         return convert(result)
     except (KeyError, TypeError, ValueError) as error:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROGRESS_EVERY_S", "Asked"]
 
-PROGRESS_EVERY_S: Final = 0.4
+PROGRESS_EVERY_S: Final = 0.25
 """So often a peer that wants it is told how far a request is, also where nothing has changed: that proves life."""
 
 

@@ -86,7 +86,7 @@ def test_the_names_and_arguments_are_those_of_the_blocking_class(twin, blocking)
     assert names <= {*vars(twin), "known_as"}
     for name in names - NOT_AWAITED:
         mine, theirs = getattr(twin, name), getattr(blocking, name)
-        assert inspect.iscoroutinefunction(mine), name
+        assert inspect.iscoroutinefunction(mine) or inspect.isasyncgenfunction(mine), name
         assert list(inspect.signature(mine).parameters) == list(inspect.signature(theirs).parameters), name
         assert mine.__doc__, name
         assert mine.__qualname__ == f"{twin.__name__}.{name}"

@@ -23,7 +23,7 @@ def offered(*words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["res"], ["reset"]),
+        (["rese"], ["reset"]),
         (["daem"], ["daemon"]),
         (["daemon", "sta"], ["start", "status"]),
         (["-w", "dir", "rollb"], ["rollback"]),

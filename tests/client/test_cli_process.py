@@ -13,7 +13,7 @@ import pytest
 
 from ckpt_protocol.address import socket_path
 from support.cli_answers import ID, head, history, record, restored, saved, status
-from support.cli_daemon import CardboardDaemon, Refusal
+from support.cli_daemon import AfterCancel, CardboardDaemon, Refusal, Told
 from support.cli_run import Outcome, as_process, command, environment
 from support.poll import until
 
@@ -154,7 +154,32 @@ def is_asleep(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
-def test_ctrl_c_is_one_short_line(daemon, place):
+@pytest.mark.parametrize(
+    ("words", "last_word", "told"),
+    [
+        (
+            ["save"],
+            Refusal("cancelled", "the scan was cancelled"),
+            "interrupted: no checkpoint was made; what was read is kept for the next save",
+        ),
+        (["save"], saved(), f"interrupted too late: checkpoint {saved()['id']} was made"),
+        (["undo"], Refusal("cancelled", "it was put back"), "interrupted: it was put back"),
+        (["undo"], restored(), "interrupted too late: it was done; ckpt undo takes it back"),
+        (["status"], Refusal("cancelled", "the scan was cancelled"), "interrupted: the scan was cancelled"),
+    ],
+)
+def test_ctrl_c_cancels_and_tells_what_came_of_it(daemon, place, words, last_word, told):
+    called = threading.Event()
+    method = {"save": "checkpoint.save", "undo": "checkpoint.undo", "status": "worktree.status"}[words[0]]
+    refusal = last_word if isinstance(last_word, Refusal) else None
+    daemon.answers[method] = AfterCancel(called.set, {} if refusal else last_word, refusal)
+    assert interrupted(place, called, *words) == (130, b"", f"ckpt: {told}\n".encode())
+    (params,) = daemon.calls("$/cancel")
+    assert isinstance(params["id"], int)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="sees in /proc when the command waits")
+def test_ctrl_c_does_not_wait_for_ever(daemon, place):
     called, go_on = threading.Event(), threading.Event()
 
     def answer(_params):
@@ -163,17 +188,24 @@ def test_ctrl_c_is_one_short_line(daemon, place):
         return saved()
 
     daemon.answers["checkpoint.save"] = answer
+    outcome = interrupted(place, called, "save")
+    go_on.set()
+    told = b"interrupted; the daemon was asked to give it up; ckpt status shows how things stand"
+    assert outcome == (130, b"", b"ckpt: " + told + b"\n")
+
+
+def interrupted(place, called, *words: str) -> tuple[int, bytes, bytes]:
+    """Send Ctrl-C to a command that waits for its answer."""
     child = subprocess.Popen(
-        command("save"), cwd=place, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command(*words), cwd=place, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     assert called.wait(30)
     # The signal must not come between the request and the wait for its answer: there it would only be noticed with
     # the answer, as in every program.
     until(lambda: is_asleep(child.pid))
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate()
-    go_on.set()
-    assert (child.returncode, out, err) == (130, b"", b"ckpt: interrupted\n")
+    out, err = child.communicate(timeout=60)
+    return child.returncode, out, err
 
 
 # the terminal
@@ -206,6 +238,31 @@ def on_a_terminal(place, *argv: str, answer: bytes = b"", wait_for: bytes = b"",
     reader.join(10)
     os.close(ours)
     return Outcome(code, bytes(said).replace(b"\r\n", b"\n"), "")
+
+
+def test_a_line_on_the_terminal_says_how_far_it_is_and_goes_again(daemon, place):
+    told = [{"done": 256, "bytes": 1_000_000}, {"done": 512, "bytes": 2_000_000}, {"done": 1024, "bytes": 4_000_000}]
+    daemon.answers["checkpoint.save"] = Told(saved(), *told)
+    outcome = on_a_terminal(place, "save")
+    assert outcome.code == 0
+    assert b"256 files" not in outcome.stdout
+    assert b"\rreading, 512 files, 2.0 MB" in outcome.stdout
+    assert b"\rreading, 1024 files, 4.0 MB" in outcome.stdout
+    last, _, result = outcome.stdout.rpartition(b"\r")
+    assert last.rpartition(b"\r")[2].strip() == b""
+    assert result.startswith(ID.encode() + b"\n")
+
+
+@pytest.mark.parametrize("words", [["save"], ["--json", "save"]])
+def test_a_pipe_is_told_nothing_of_it(daemon, place, words):
+    daemon.answers["checkpoint.save"] = Told(saved(), *[{"done": number} for number in range(5)])
+    outcome = as_process(*words, cwd=place)
+    assert (outcome.code, "reading" in outcome.stderr) == (0, False)
+
+
+def test_json_on_a_terminal_is_told_nothing_of_it(daemon, place):
+    daemon.answers["checkpoint.save"] = Told(saved(), *[{"done": number} for number in range(5)])
+    assert b"reading" not in on_a_terminal(place, "--json", "save").stdout
 
 
 def plan_then_done(params):

@@ -51,14 +51,16 @@ def _join(threads):
 
 def test_reads_are_the_methods_that_change_nothing():
     reads = {row.name for row in METHODS.values() if not row.writes}
-    assert reads - {"daemon.hello", "daemon.stop"} == READS
+    of_one_connection = {"daemon.hello", "daemon.stop", "events.subscribe", "events.unsubscribe"}
+    assert reads - of_one_connection == READS
 
 
 def test_the_hello_goes_out_with_the_first_request_and_never_again(daemon, connection):
     for _ in range(3):
         assert connection.call("worktree.list", {"x": 1}) == {"workspaces": []}
     assert [method for _, method, _ in daemon.asked] == ["daemon.hello", *["worktree.list"] * 3]
-    assert daemon.asked[0][2] == {"protocol": 1, "build": BUILD, "client": "test", "session": "s1"}
+    told = {"protocol": 1, "build": BUILD, "client": "test", "session": "s1", "capabilities": ["progress"]}
+    assert daemon.asked[0][2] == told
     assert len(daemon.writes) == 3
     assert daemon.connections == 1
     assert connection.peer == HELLO

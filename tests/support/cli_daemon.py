@@ -11,7 +11,7 @@ from typing import Any
 from ckpt_protocol.errors import BY_KIND
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 
-__all__ = ["CardboardDaemon", "Refusal"]
+__all__ = ["AfterCancel", "CardboardDaemon", "Refusal", "Told"]
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]] | dict[str, Any]
 
@@ -27,6 +27,23 @@ class Refusal(Exception):
             "message": message,
             "data": {"kind": kind, "retryable": row.retryable, "hint": None, "paths": [], "error_id": None, **data},
         }
+
+
+class AfterCancel(dict[str, Any]):
+    """As an answer: this result, or ``refusal``, once a notification has come; ``asked`` is called before."""
+
+    def __init__(self, asked: Callable[[], object], result: Mapping[str, Any], refusal: Refusal | None = None) -> None:
+        super().__init__(result)
+        self.asked = asked
+        self.refusal = refusal
+
+
+class Told(dict[str, Any]):
+    """As an answer: these notifications of progress, and then the result."""
+
+    def __init__(self, result: Mapping[str, Any], *progress: Mapping[str, Any]) -> None:
+        super().__init__(result)
+        self.progress = progress
 
 
 class CardboardDaemon:
@@ -89,9 +106,18 @@ class CardboardDaemon:
                 if "id" not in request:
                     self.asked.append((request["method"], request["params"]))
                     continue
-                reply = {"jsonrpc": "2.0", "id": request["id"], **self._reply(request)}
+                found = self._reply(request)
+                answer, told = found.get("result"), b""
+                if isinstance(answer, AfterCancel):
+                    answer.asked()
+                    note = json.loads(lines.readline())
+                    self.asked.append((note["method"], note["params"]))
+                    found = {"error": answer.refusal.body} if answer.refusal else found
+                if isinstance(answer, Told):
+                    told = b"".join(_progress(request["id"], one) for one in answer.progress)
+                reply = {"jsonrpc": "2.0", "id": request["id"], **found}
                 try:
-                    connection.sendall(json.dumps(reply).encode() + b"\n")
+                    connection.sendall(told + json.dumps(reply).encode() + b"\n")
                 except OSError:
                     return
 
@@ -109,3 +135,8 @@ class CardboardDaemon:
 
 def _not_tracked(_params: dict[str, Any]) -> dict[str, Any]:
     raise Refusal("not_tracked", "not tracked")
+
+
+def _progress(request_id: object, told: Mapping[str, Any]) -> bytes:
+    params = {"id": request_id, "phase": "hash", "done": 0, "total": 0, "bytes": 0, **told}
+    return json.dumps({"jsonrpc": "2.0", "method": "$/progress", "params": params}).encode() + b"\n"

@@ -34,8 +34,8 @@ def _told(words: list[str], out: Output) -> int:
         out.flush()
     except ClosedOutputError:
         raise
-    except KeyboardInterrupt:
-        code = report_interrupt(out)
+    except KeyboardInterrupt as interrupt:
+        code = report_interrupt(interrupt, out)
     # The last line of defence: a bug becomes one line and an exit code, never a traceback.
     except Exception as error:
         code = report(error, out)

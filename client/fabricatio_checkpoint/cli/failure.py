@@ -6,7 +6,7 @@ import os
 
 from fabricatio_checkpoint.cli.output import ClosedOutputError
 from fabricatio_checkpoint.cli.text import MANY, quoted, visible
-from fabricatio_checkpoint.errors import CheckpointError, InternalError
+from fabricatio_checkpoint.errors import CheckpointError, InternalError, Interrupted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ __all__ = ["EXIT_INTERRUPTED", "EXIT_LEFT_OUT", "EXIT_NOT_RUNNING", "UsageError"
 
 EXIT_LEFT_OUT = 3
 """Done, but something that should be in it is not."""
+
+_RESTORES = frozenset({"checkpoint.restore", "checkpoint.undo", "checkpoint.redo", "worktree.resume"})
 
 EXIT_NOT_RUNNING = 20
 EXIT_INTERRUPTED = 130
@@ -79,9 +81,26 @@ def _written(document: dict[str, object], out: Output) -> bool:
     return True
 
 
-def report_interrupt(out: Output) -> int:
-    """Tell that Ctrl-C ended the command; return its exit code."""
-    return report(_Interrupted("interrupted", kind="cancelled"), out)
+def report_interrupt(interrupt: KeyboardInterrupt, out: Output) -> int:
+    """Tell that Ctrl-C ended the command, and what came of it as far as that is known; return its exit code."""
+    message, hint = _come_of(interrupt) if isinstance(interrupt, Interrupted) else ("interrupted", None)
+    return report(_Interrupted(message, kind="cancelled", hint=hint), out)
+
+
+def _come_of(interrupt: Interrupted) -> tuple[str, str | None]:
+    answer, saves = interrupt.answer, interrupt.method == "checkpoint.save"
+    if answer is None:
+        return "interrupted; the daemon was asked to give it up", "ckpt status shows how things stand"
+    result, error = answer.get("result"), answer.get("error") or {}
+    if isinstance(result, dict):
+        if saves:
+            return f"interrupted too late: checkpoint {result.get('id')} was made", None
+        if interrupt.method in _RESTORES and result.get("written") is not None and not result.get("dry_run"):
+            return "interrupted too late: it was done", "ckpt undo takes it back"
+        return "interrupted", None
+    if saves and (error.get("data") or {}).get("kind") == "cancelled":
+        return "interrupted: no checkpoint was made; what was read is kept for the next save", None
+    return f"interrupted: {error.get('message')}", (error.get("data") or {}).get("hint")
 
 
 def _document(told: CheckpointError, hint: str | None) -> dict[str, object]:

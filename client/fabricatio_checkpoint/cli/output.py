@@ -70,6 +70,10 @@ class Output:
         except OSError:
             pass
 
+    def shows_progress(self) -> bool:
+        """Whether a person watches who wants to know how far a long command is."""
+        return not self.json and is_terminal(sys.stderr)
+
     def flush(self) -> None:
         """Send what is buffered; raises as line() does."""
         stdout: TextIO | None = sys.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from ckpt_protocol.wirepath import encode, to_text
 from fabricatio_checkpoint import wire
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.arguments import Arguments
     from fabricatio_checkpoint.cli.output import Output
+    from fabricatio_checkpoint.cli.progress import Line
     from fabricatio_checkpoint.connection import Connection
 
 __all__ = ["Session"]
@@ -34,6 +36,7 @@ class Session:
         self._options: dict[str, Any] | None = None
         self._connection: Connection | None = None
         self._worktree: bytes | None = None
+        self._line: Line | None = None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -57,7 +60,21 @@ class Session:
             from fabricatio_checkpoint.connection import Connection
 
             self._connection = Connection(self.socket, client="ckpt")
-        return self._connection.call(method, params, start=start and self.may_start)
+        if not self.out.shows_progress():
+            return self._connection.call(method, params, start=start and self.may_start)
+        try:
+            return self._connection.call(method, params, start=start and self.may_start, on_notice=self._tell)
+        finally:
+            if self._line is not None:
+                self._line.clear()
+                self._line = None
+
+    def _tell(self, notice: dict[str, Any]) -> None:
+        if self._line is None:
+            from fabricatio_checkpoint.cli.progress import Line
+
+            self._line = Line(sys.stderr)
+        self._line.tell(notice)
 
     def ask_directory(self, method: str, **params: object) -> dict[str, Any]:
         """Ask about the checkpoint directory as a whole."""
