@@ -187,6 +187,14 @@ class AsyncCheckPointStore:
     def resume(self) -> None:
         """Finish or undo the restore that was cut off."""
 
+    @_of_blocking(CheckPointStore.tag)
+    def tag(self) -> None:
+        """Name a checkpoint."""
+
+    @_of_blocking(CheckPointStore.untag)
+    def untag(self) -> None:
+        """Remove a tag."""
+
     @_of_blocking(CheckPointStore.drop)
     def drop(self) -> None:
         """Remove checkpoints for good."""

@@ -328,6 +328,17 @@ class CheckPointStore:
             skip_conflicts=skip_conflicts,
         )
 
+    def tag(self, commit_id: str, name: str, *, move: bool = False) -> str:
+        """Name a checkpoint, and give its id; one with a tag is never thinned, and the tag works wherever an id does.
+
+        StateError where the name is another checkpoint's, unless ``move``.
+        """
+        return self._write("checkpoint.tag", lambda result: str(result["id"]), id=commit_id, name=name, move=move)
+
+    def untag(self, name: str) -> str:
+        """Remove a tag, and give the id of the checkpoint, which stays; InputError for one that is not there."""
+        return self._write("checkpoint.untag", lambda result: str(result["before"]), name=name)
+
     def drop(self, *ids: str, dry_run: bool = False, force: bool = False) -> DropResult:
         """Remove checkpoints for good, with their tags; head may be one of them.
 

@@ -217,6 +217,18 @@ async def resume(daemon_: Daemon, asked: Asked, params: worktree.ResumeParams) -
     )
 
 
+async def tag(daemon_: Daemon, asked: Asked, params: checkpoint.TagParams) -> checkpoint.TagResult:
+    """Name a checkpoint."""
+    caller, directory = asked.caller, _directory(params)
+    return await daemon_.manager.write(directory, params.worktree, lambda writer: writer.tag(params, caller), caller)
+
+
+async def untag(daemon_: Daemon, asked: Asked, params: checkpoint.UntagParams) -> checkpoint.TagResult:
+    """Remove a name."""
+    caller, directory = asked.caller, _directory(params)
+    return await daemon_.manager.write(directory, params.worktree, lambda writer: writer.untag(params, caller), caller)
+
+
 async def drop(daemon_: Daemon, asked: Asked, params: checkpoint.DropParams) -> checkpoint.DropResult:
     """Remove checkpoints by hand."""
     caller, directory = asked.caller, _directory(params)
@@ -293,6 +305,8 @@ HANDLERS: Final[dict[str, Handler]] = {
     "checkpoint.restore": restore,
     "checkpoint.undo": undo,
     "checkpoint.redo": redo,
+    "checkpoint.tag": tag,
+    "checkpoint.untag": untag,
     "checkpoint.drop": drop,
     "events.subscribe": subscribe,
     "events.unsubscribe": unsubscribe,

@@ -202,6 +202,34 @@ class RestoreParams(Request, frozen=True, kw_only=True):
     recreate: bool = False
 
 
+class TagParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.tag``: name a checkpoint, which is then never thinned; ``move`` takes a name from another one."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    id: str
+    name: str
+    move: bool = False
+
+
+class UntagParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.untag``: remove a name; the checkpoint stays."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    name: str
+
+
+class TagResult(Result, frozen=True, kw_only=True):
+    """Which checkpoint a name stands for now, and which it stood for before; None for none."""
+
+    name: str
+    id: str | None
+    before: str | None
+
+
 class DropParams(Request, frozen=True, kw_only=True):
     """``checkpoint.drop``: remove checkpoints by hand, with their tags.
 

@@ -38,6 +38,7 @@ _ROWS: Final = (
     ErrorKind("beyond_symlink", 1010, "input", False),
     ErrorKind("not_a_file", 1011, "input", False),
     ErrorKind("bad_option", 1012, "input", False),
+    ErrorKind("unknown_tag", 1013, "input", False),
     # state, 2000
     ErrorKind("not_tracked", 2001, "state", False),
     ErrorKind("no_checkpoint", 2002, "state", False),

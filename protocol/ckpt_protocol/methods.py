@@ -36,6 +36,8 @@ _ROWS: Final = (
     Method("checkpoint.restore", checkpoint.RestoreParams, checkpoint.RestoreResult, True),
     Method("checkpoint.undo", checkpoint.StepParams, checkpoint.RestoreResult, True),
     Method("checkpoint.redo", checkpoint.StepParams, checkpoint.RestoreResult, True),
+    Method("checkpoint.tag", checkpoint.TagParams, checkpoint.TagResult, True),
+    Method("checkpoint.untag", checkpoint.UntagParams, checkpoint.TagResult, True),
     Method("checkpoint.drop", checkpoint.DropParams, checkpoint.DropResult, True),
     Method("events.subscribe", events.SubscribeParams, events.SubscribeResult, False),
     Method("events.unsubscribe", events.UnsubscribeParams, events.UnsubscribeResult, False),

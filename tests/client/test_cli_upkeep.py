@@ -140,3 +140,14 @@ def test_gc(daemon, ckpt):
     assert ckpt("gc", "--json").document == COLLECTED
     daemon.answers["store.gc"] = {**COLLECTED, "all_kept": True}
     assert ckpt("gc").code == 3
+
+
+def test_tag_and_untag(daemon, ckpt):
+    other = "ab" * 20
+    daemon.answers["checkpoint.tag"] = {"name": "good", "id": ID, "before": other}
+    daemon.answers["checkpoint.untag"] = {"name": "good", "id": None, "before": ID}
+    assert ckpt("tag", "HEAD", "good", "--move").out == "good is 1a2b3c4d5e, was ababababab\n"
+    assert ckpt("untag", "good").out == "good was 1a2b3c4d5e\n"
+    assert ckpt("untag", "good", "--json").document["before"] == ID
+    (asked,) = daemon.calls("checkpoint.tag")
+    assert (asked["id"], asked["name"], asked["move"]) == ("HEAD", "good", True)

@@ -21,6 +21,8 @@ SIDES = {
     "checkpoint.undo": "undo",
     "checkpoint.redo": "redo",
     "worktree.resume": "resume",
+    "checkpoint.tag": "tag",
+    "checkpoint.untag": "untag",
     "checkpoint.drop": "drop",
     "checkpoint.head": "head",
     "checkpoint.list": "list",

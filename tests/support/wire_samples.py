@@ -351,6 +351,18 @@ SAMPLES: dict[str, Sample] = {
     ),
     "checkpoint.undo": STEP,
     "checkpoint.redo": STEP,
+    "checkpoint.tag": Sample(
+        checkpoint.TagParams(**TOKENED, id="HEAD", name="good/é", move=True),
+        checkpoint.TagParams(**LEAST_TOKENED, id="0123", name="v1"),
+        checkpoint.TagResult(name="good/é", id=ID, before=SAFETY),
+        checkpoint.TagResult(name="v1", id=ID, before=None),
+    ),
+    "checkpoint.untag": Sample(
+        checkpoint.UntagParams(**TOKENED, name="good/é"),
+        checkpoint.UntagParams(**LEAST_TOKENED, name="v1"),
+        checkpoint.TagResult(name="good/é", id=None, before=ID),
+        checkpoint.TagResult(name="v1", id=None, before=ID),
+    ),
     "checkpoint.drop": Sample(
         checkpoint.DropParams(**TOKENED, ids=["#41", ID], dry_run=True, force=True),
         checkpoint.DropParams(**LEAST_TOKENED, ids=["0123"]),

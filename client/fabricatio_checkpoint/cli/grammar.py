@@ -161,6 +161,15 @@ _ROWS = (
         options=(_YES,),
     ),
     Command(
+        "tag", "tags.tag", "name a checkpoint, which is then never thinned", "ckpt tag HEAD good",
+        words=(_ID, Word("NAME", 1, 1)),
+        options=(Option("move", "take the name from another checkpoint"),),
+    ),
+    Command(
+        "untag", "tags.untag", "remove a tag; the checkpoint stays", "ckpt untag good",
+        words=(Word("NAME", 1, 1),),
+    ),
+    Command(
         "drop", "upkeep.drop", "remove checkpoints for good; gc then removes what nothing else holds",
         "ckpt drop 3f78685078 '#12' --dry-run",
         words=(Word("ID", 1, None),),

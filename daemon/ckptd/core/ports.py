@@ -47,6 +47,14 @@ class Writer(Protocol):
         """Finish or undo the restore that was cut off."""
         ...
 
+    def tag(self, params: checkpoint.TagParams, caller: Caller) -> checkpoint.TagResult:
+        """Name a checkpoint."""
+        ...
+
+    def untag(self, params: checkpoint.UntagParams, caller: Caller) -> checkpoint.TagResult:
+        """Remove a name."""
+        ...
+
     def drop(self, params: checkpoint.DropParams, caller: Caller) -> checkpoint.DropResult:
         """Remove checkpoints by hand."""
         ...

@@ -25,7 +25,7 @@ __all__ = ["NO_MARK", "Dropped", "Intent", "Mark", "OperationLog", "Outcome", "P
 
 _logger = logging.getLogger(__name__)
 
-Verb = Literal["open", "save", "reset", "rollback", "undo", "redo", "drop"]
+Verb = Literal["open", "save", "reset", "rollback", "undo", "redo", "drop", "thin", "tag", "untag"]
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):

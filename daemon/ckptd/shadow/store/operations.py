@@ -15,6 +15,7 @@ from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.restoring import Restorer
 from ckptd.shadow.store.resuming import tell_interruption
 from ckptd.shadow.store.saving import Saver
+from ckptd.shadow.store.tagging import Tagger
 from ckptd.shadow.trees.compare import compare
 
 __all__ = ["StoreWriter"]
@@ -28,6 +29,7 @@ class StoreWriter:
         self._saver = Saver(repository)
         self._restorer = Restorer(repository)
         self._differ = Differ(repository)
+        self._tagger = Tagger(repository)
         self._dropper = Dropper(repository)
         self._housekeeper = Housekeeper(repository)
         self._collection: Collection | None = None
@@ -55,6 +57,14 @@ class StoreWriter:
     def resume(self, params: worktree.ResumeParams, caller: AskerLike) -> checkpoint.RestoreResult:
         """Finish or undo the restore that was cut off."""
         return self._restorer.resume(params, Asker(caller))
+
+    def tag(self, params: checkpoint.TagParams, caller: AskerLike) -> checkpoint.TagResult:
+        """Name a checkpoint."""
+        return self._tagger.tag(params, Asker(caller))
+
+    def untag(self, params: checkpoint.UntagParams, caller: AskerLike) -> checkpoint.TagResult:
+        """Remove a name."""
+        return self._tagger.untag(params, Asker(caller))
 
     def drop(self, params: checkpoint.DropParams, caller: AskerLike) -> checkpoint.DropResult:
         """Remove checkpoints by hand."""

@@ -59,11 +59,11 @@ def recover(log: OperationLog, lookup: Lookup, refs: Refs) -> None:
     """
     open_ones = [intent for intent in log.intents.values() if intent.n not in log.outcomes]
     for intent in open_ones:
-        if intent.verb == "drop":
+        if intent.verb in ("drop", "thin"):
             _finish_dropping(intent, log, refs)
     ids = lookup.ids()
     for intent in open_ones:
-        if intent.n in log.outcomes or intent.verb == "drop":
+        if intent.n in log.outcomes or intent.verb in ("drop", "thin"):
             continue
         if intent.verb == "save":
             _set_tag(intent, refs, ids)

@@ -15,13 +15,13 @@ from ckptd.shadow.record.checkpoint import load_info
 from ckptd.shadow.record.info import Info, write_info_tree
 from ckptd.shadow.record.message import check_text
 from ckptd.shadow.record.oplog import Intent, Outcome
-from ckptd.shadow.record.resolve import check_tag
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.store.repository import Repository
+from ckptd.shadow.store.tagging import refuse_taken
 
 __all__ = ["Saver"]
 
@@ -46,7 +46,7 @@ class Saver:
         if answered is not None:
             return msgspec.json.decode(answered.result, type=SaveResult)
         if params.tag is not None:
-            self._check_tag(params.tag, self._repo.head)
+            refuse_taken(self._repo, params.tag, self._repo.head)
         # Not called off in there: what has been hashed is to be kept.
         pack = self._repo.objects.writer(Pulse(progress=lambda _files, _bytes: asker.tell("write")).beat)
         try:
@@ -75,7 +75,7 @@ class Saver:
             return self._unchanged(head, params, text, scan, pack, notes)
         if params.tag is not None:
             # A tag that head has already is one that this very request may have set; on a new checkpoint it is not.
-            self._check_tag(params.tag, None)
+            refuse_taken(self._repo, params.tag, None)
         return self._create(params, text, pack, info_tree, scan, notes, asker)
 
     def _create(
@@ -153,16 +153,6 @@ class Saver:
             return False
         before = load_info(self._repo.objects, checkpoint)
         return before is not None and _without_details(before) == _without_details(info)
-
-    def _check_tag(self, name: str, allowed: str | None) -> None:
-        """Refuse a name that is no tag's, is taken (but by ``allowed``), or is a folder of other tags' names."""
-        check_tag(name)
-        for other, oid in self._repo.refs.tags().items():
-            # What a tag stood for may be gone: then its name is free again.
-            if other == name and (oid.decode("ascii") == allowed or oid.decode("ascii") not in self._repo.lookup.ids()):
-                continue
-            if other == name or other.startswith(name + "/") or name.startswith(other + "/"):
-                raise DomainError("tag_exists", f"there is a tag {other} already", hint="choose another name")
 
     def _refuse_sudden_emptiness(self, scan: ScanResult, *, force: bool) -> None:
         """A worktree that had files and has none was more likely unmounted or wrecked than finished."""
