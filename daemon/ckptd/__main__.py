@@ -19,6 +19,7 @@ from ckptd.lock import DataLocks, this_process
 if TYPE_CHECKING:
     from ckptd.chore import Said
     from ckptd.core.ports import Catalog
+    from ckptd.shadow.scan.witness import WitnessMaker
 
 __all__ = ["Options", "main", "run_daemon"]
 
@@ -144,8 +145,19 @@ def _shadow_catalog() -> "Catalog":
             git_excludes_path=global_excludes_path(home, config_home) if options.use_git_excludes else None,
             overrides_of=overrides_of,
             helpers=ProcessPool(workers, MAIN_THREAD.spawn) if (workers := worker_count()) else None,
+            scan_budget_ms=options.scan_budget_ms,
+            witness_maker=_witness_maker() if options.scan == "auto" else None,
         )
     )
+
+
+def _witness_maker() -> "WitnessMaker | None":
+    """Give what makes an exact watcher, None on a system that has no inotify."""
+    if not sys.platform.startswith("linux"):
+        return None
+    from ckptd.exact.watcher import ExactWatcher
+
+    return ExactWatcher
 
 
 def _describe() -> "Said":

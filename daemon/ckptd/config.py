@@ -34,6 +34,8 @@ class Config(NamedTuple):
     use_git_excludes: bool = True
     exclude: tuple[str, ...] = ()
     one_file_system: bool = True
+    scan: str = "auto"
+    scan_budget_ms: int = 100
     complaints: tuple[str, ...] = ()
 
 
@@ -172,6 +174,19 @@ def _flag(value: object, _home: str) -> bool:
     raise ValueError("must be true or false")
 
 
+def _scan(value: object, _home: str) -> str:
+    if value in ("auto", "full"):
+        return str(value)
+    raise ValueError("must be auto or full")
+
+
+def _milliseconds(value: object, _home: str) -> int:
+    number = int(value) if isinstance(value, str) and value.strip().isdigit() else value
+    if isinstance(number, int) and not isinstance(number, bool) and number >= 0:
+        return number
+    raise ValueError("must be a number of milliseconds from 0 on")
+
+
 def _listed(text: str) -> object:
     """Read a list as an environment has it: JSON, or ``[*.log, data/]``, which fabricatio takes without quotes."""
     if not (text.startswith("[") and text.endswith("]")):
@@ -204,6 +219,8 @@ _CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
     "use_git_excludes": _flag,
     "exclude": _patterns,
     "one_file_system": _flag,
+    "scan": _scan,
+    "scan_budget_ms": _milliseconds,
 }
 _AUTOSAVE: Final = ("autosave", "autosave_quiet_s", "autosave_max_wait_s")
 _WORKTREE_CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
@@ -216,4 +233,4 @@ _WORKTREE_FILES: Final = (
     ("pyproject.toml", ("tool", "fabricatio", "ext", "checkpoint")),
 )
 _THINNING: Final = ("keep_last", "keep_hourly", "keep_daily", "keep_weekly", "keep_manual_days", "max_store_bytes")
-_KNOWN: Final = frozenset({*_CHECKS, *_THINNING, "checkpoint_dir", "scan", "scan_budget_ms"})
+_KNOWN: Final = frozenset({*_CHECKS, *_THINNING, "checkpoint_dir"})

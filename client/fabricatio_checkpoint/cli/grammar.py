@@ -96,7 +96,7 @@ _ROWS = (
         options=(
             Option("tag", "a name for the checkpoint", metavar="NAME"),
             _META,
-            Option("full", "look at every file's state (always so in this version)"),
+            Option("full", "look at every file's state, even where the worktree is watched"),
             Option("rehash", "read every file again"),
             Option("force", "save a worktree that is suddenly empty, or a protected place"),
         ),

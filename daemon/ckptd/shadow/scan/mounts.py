@@ -4,7 +4,7 @@ import os
 import re
 from typing import Final
 
-__all__ = ["clock_margin_ns", "file_system_of", "mounts_below", "mounts_in"]
+__all__ = ["clock_margin_ns", "file_system_of", "is_local", "mounts_below", "mounts_in"]
 
 _LOCAL: Final = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "zfs", "jfs", "reiserfs"}
@@ -47,7 +47,12 @@ def clock_margin_ns(device: int) -> int:
     A known local file system stamps with this machine's clock, a tick late at most; any other may have a clock
     and a granularity of its own.
     """
-    return _LOCAL_MARGIN_NS if file_system_of(device, _mountinfo()) in _LOCAL else _OTHER_MARGIN_NS
+    return _LOCAL_MARGIN_NS if is_local(device) else _OTHER_MARGIN_NS
+
+
+def is_local(device: int) -> bool:
+    """Tell whether a file system is known to be this machine's own: nobody else changes what is on it."""
+    return file_system_of(device, _mountinfo()) in _LOCAL
 
 
 def _mountinfo() -> bytes:

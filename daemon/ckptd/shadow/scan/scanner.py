@@ -31,11 +31,12 @@ from ckptd.shadow.scan.reading import STREAM_ABOVE_BYTES, ReadResult, read_file,
 from ckptd.shadow.trees.modes import format_exceptions, is_exception, modes_tree
 from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, format_tree, is_git_dir
 
-__all__ = ["ScanLimits", "ScanResult", "Scanner", "is_temporary"]
+__all__ = ["TELLING", "ScanLimits", "ScanResult", "Scanner", "is_temporary"]
 
 _TEMPORARY: Final = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
-# Names by which a directory has rules, is a repository, or is a store.
-_TELLING: Final = frozenset({b".git", b".gitignore", b".ckptignore", b".lock", b"HEAD", b"ckpt", b"objects"})
+TELLING: Final = frozenset({b".git", b".gitignore", b".ckptignore", b".lock", b"HEAD", b"ckpt", b"objects"})
+"""Names by which a directory has rules, is a repository, or is a store."""
+
 _COARSE_NS: Final = 1_000_000_000
 _COARSE_MARGIN_NS: Final = 2_000_000_000
 _ENCODING: Final = sys.getfilesystemencoding()
@@ -105,8 +106,11 @@ class Scanner:
         self._basis_maker = basis_maker
         self._limits = limits
         self._clock_ns = clock_ns
-        self._root_dev = 0
-        self._margin_ns = 0
+
+    @property
+    def limits(self) -> ScanLimits:
+        """The policy of its scans."""
+        return self._limits
 
     def scan(
         self,
@@ -401,7 +405,7 @@ class _Walk:
     def _list_some(self, frame: Frame, look: Look, old: DirNode) -> bool:
         """Look at some names; False where the directory has to be listed: what it is or what rules it may be other."""
         basis = old.basis
-        if not isinstance(basis, Basis) or frame.only_tracked or not look.names.isdisjoint(_TELLING):
+        if not isinstance(basis, Basis) or frame.only_tracked or not look.names.isdisjoint(TELLING):
             return False
         if (basis is not frame.basis and basis.parent is not frame.basis) or b".lock" in old.entries:
             return False

@@ -71,15 +71,16 @@ class Tracked:
 
     def _load(self) -> frozenset[bytes]:
         if self._paths is None:
-            self._paths, self._folders = frozenset(), frozenset()
+            names: list[bytes] = []
             try:
                 names = [os.fsencode(entry.path) for entry in _Index(os.fsdecode(self._index_path or b""))]
             except (pygit2.GitError, OSError, ValueError) as error:
                 self.problem = f"the index of the Git repository at {os.fsdecode(self._base) or '.'}: {error}"
-                return self._paths
             prefix = self._base + b"/" if self._base else b""
-            self._paths = frozenset([prefix + name for name in names])
-            self._folders = _folders_of(self._paths)
+            paths = frozenset([prefix + name for name in names])
+            # Paths last: another thread may ask meanwhile, and must not take a half for the whole.
+            self._folders = _folders_of(paths)
+            self._paths = paths
         return self._paths
 
 

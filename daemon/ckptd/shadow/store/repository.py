@@ -34,6 +34,7 @@ from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
 from ckptd.shadow.store.metadata import Metadata
 from ckptd.shadow.store.recovery import clear_up, incomplete, interrupted, recover, sweep
 from ckptd.shadow.store.settings import Overrides, Settings
+from ckptd.shadow.store.watchedscan import WatchedScan
 from ckptd.shadow.trees.view import Key
 
 __all__ = ["Draft", "Repository", "legacy_checkpoints"]
@@ -86,6 +87,7 @@ class Repository:
         """Whether a collection is under way: it alone replaces packs then."""
         self._written_s = 0.0
         self._uncut_bytes = 0
+        self._watched: Final = WatchedScan(folder, self.worktree, self.guard, settings)
         try:
             self._load_model()
             recover(self.log, self.lookup, self.refs)
@@ -124,12 +126,14 @@ class Repository:
         sink: ObjectSink,
         *,
         rehash: bool = False,
+        full: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda _files, _bytes: None,
         keep: Callable[[DirNode], None] = lambda _so_far: None,
     ) -> ScanResult:
         """Look at the worktree; nothing of the store changes, and the model stays as it is until adopt().
 
+        Where somebody has watched it since the last scan, only what may have changed is looked at, unless ``full``.
         ``keep`` is given what has been seen, now and then and where the scan is called off or fails: see keep().
         """
         self._check_model()
@@ -137,17 +141,20 @@ class Repository:
         size = self.settings.max_file_bytes if own.max_file_bytes is None else own.max_file_bytes
         settings = self.settings
         limits = ScanLimits(size, settings.one_file_system, self.guard, *settings.keep_after, settings.help_after)
-        found = Scanner(
-            self.worktree, self._rules(own), limits, clock_ns=lambda: int(self.clock() * 1_000_000_000)
-        ).scan(
-            self.model,
-            sink,
-            rehash=rehash,
-            cancelled=cancelled,
-            progress=progress,
-            keep=keep,
-            helped=partial(self._help, sink),
-        )
+        scanner = Scanner(self.worktree, self._rules(own), limits, clock_ns=lambda: int(self.clock() * 1_000_000_000))
+        whole = rehash or full
+        found = self._watched.rescan(scanner, self.model, sink, whole=whole, cancelled=cancelled, progress=progress)
+        if found is None:
+            found = scanner.scan(
+                self.model,
+                sink,
+                rehash=rehash,
+                cancelled=cancelled,
+                progress=progress,
+                keep=keep,
+                helped=partial(self._help, sink),
+            )
+        self._watched.scanned(scanner, found)
         return found._replace(problems=[*own.notes, *found.problems])
 
     def _help(self, sink: ObjectSink, read: Callable[[HashJob], None]) -> HelperRun | None:
@@ -188,6 +195,7 @@ class Repository:
         complete: bool,
         client: str,
         meta: dict[str, str],
+        watched: bool = False,
     ) -> Draft:
         """Write a checkpoint's commits into the pack and make the pack durable.
 
@@ -203,6 +211,7 @@ class Repository:
             seq=seq,
             kind=kind,
             base=self.head,
+            scan="watched" if watched else "full",
             complete=complete,
             info=info.hex() if info is not None else None,
             client=client,
@@ -256,6 +265,7 @@ class Repository:
     def adopt(self, root: DirNode) -> None:
         """Take a scan's result, whose objects are durable, as the model; write it to disk when that is due."""
         before, self.model = self.model, root
+        self._watched.adopted(root)
         due = before is None or root.files_below <= _CHEAP_FILES or self.clock() - self._written_s > _MODEL_EVERY_S
         if root is not before and due:
             self.write_model()
@@ -325,6 +335,7 @@ class Repository:
         self._let_go()
 
     def _let_go(self) -> None:
+        self._watched.close()
         self.objects.close()
         if self.legacy is not None:
             self.legacy.close()

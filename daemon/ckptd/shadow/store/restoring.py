@@ -361,6 +361,7 @@ class Restorer:
             complete=not scan.skipped,
             client=asker.client,
             meta={},
+            watched=scan.partial,
         )
         repo.adopt(scan.root)
         return draft

@@ -58,6 +58,7 @@ class Saver:
         scan = self._repo.scan(
             pack,
             rehash=params.rehash,
+            full=params.full,
             cancelled=asker.is_cancelled,
             progress=asker.hashing(self._repo.tracked_files if params.rehash else 0),
             keep=lambda so_far: self._repo.keep(pack, so_far),
@@ -99,6 +100,7 @@ class Saver:
             complete=not scan.skipped,
             client=asker.client,
             meta=params.meta,
+            watched=scan.partial,
         )
         intent = Intent(
             n=repo.log.next_number,

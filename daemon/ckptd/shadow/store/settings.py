@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ckptd.shadow.objects.failpoint import reach_in_worktree
 from ckptd.shadow.record.logtrim import DEFAULT_BOUNDS, Bounds
 from ckptd.shadow.scan.helpers import Helpers
+from ckptd.shadow.scan.witness import WitnessMaker
 
 __all__ = ["Overrides", "Settings"]
 
@@ -29,6 +30,7 @@ class Settings(NamedTuple):
     each scan for what a worktree sets for itself. A save that reads so much keeps it although it may still come to
     nothing: ``keep_after`` are files and bytes. One that reads more than ``help_after`` files is helped by ``helpers``.
     ``hooks`` is told each named point that a restore passes. ``log_bounds`` say when the operation log is cut.
+    Where a scan takes more than ``scan_budget_ms``, the worktree is watched by what ``witness_maker`` makes, if any.
     """
 
     home: bytes
@@ -43,3 +45,5 @@ class Settings(NamedTuple):
     help_after: int = 3_000
     hooks: Callable[[str, bytes], None] = reach_in_worktree
     log_bounds: Bounds = DEFAULT_BOUNDS
+    scan_budget_ms: int = 100
+    witness_maker: WitnessMaker | None = None

@@ -1,0 +1,44 @@
+"""What a scan needs of somebody who has watched the worktree since the last one."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+__all__ = ["Witness", "WitnessMaker"]
+
+
+class Witness(Protocol):
+    """Watches a worktree. One thread calls it."""
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Device and inode of the directory that is watched."""
+        ...
+
+    @property
+    def broken(self) -> str | None:
+        """Why it can tell nothing any more, for good; None while it can."""
+        ...
+
+    def start(self, folders: Iterable[bytes]) -> None:
+        """Begin to watch directories, given by their paths in the worktree; returns at once."""
+        ...
+
+    def look(self) -> Mapping[bytes, set[bytes]] | None:
+        """Give names by directory that may have changed since the last adopted(), up to this moment.
+
+        None where that is not known.
+        """
+        ...
+
+    def adopted(self, folders: Callable[[], Iterable[bytes]] | None) -> None:
+        """The scan that began with the last look() counts. ``folders`` gives all directories, if they may be new."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+WitnessMaker = Callable[[bytes, bytes, frozenset[tuple[int, int]], Callable[[bytes], bool]], Witness]
+"""Makes one for a worktree; further: a folder for its own files, (device, inode) of directories that are never entered,
+and what tells of a directory's path whether rules leave it out, which may be asked by another thread."""

@@ -1,0 +1,122 @@
+"""Scans of a worktree that is watched: which of them may look at what has changed and nothing else."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ckptd.shadow.objects.pack import ObjectSink
+from ckptd.shadow.scan.basis import Basis
+from ckptd.shadow.scan.look import look_at
+from ckptd.shadow.scan.model import DirNode, iter_nodes
+from ckptd.shadow.scan.mounts import is_local
+from ckptd.shadow.scan.scanner import TELLING, ScanLimits, Scanner, ScanResult
+from ckptd.shadow.scan.witness import Witness
+from ckptd.shadow.store.settings import Settings
+
+__all__ = ["WatchedScan"]
+
+_logger = logging.getLogger(__name__)
+
+
+class WatchedScan:
+    """Keeps a witness where scans take longer than they should, and what its word builds on.
+
+    That is a scan whose result is the model now, with the same limits: anything else means a scan of everything.
+    """
+
+    def __init__(self, folder: bytes, worktree: bytes, guard: frozenset[tuple[int, int]], settings: Settings) -> None:
+        self._folder: Final = folder + b"/ckpt/cookies"
+        self._worktree: Final = worktree
+        self._guard: Final = guard
+        self._settings: Final = settings
+        self._witness: Witness | None = None
+        self._last: tuple[ScanResult, ScanLimits] | None = None
+        self._counts: tuple[ScanResult, ScanLimits] | None = None
+        self._rules_moved = False
+        self._begun_s = 0.0
+
+    def rescan(
+        self,
+        scanner: Scanner,
+        model: DirNode | None,
+        sink: ObjectSink,
+        *,
+        whole: bool,
+        cancelled: Callable[[], bool],
+        progress: Callable[[int, int], None],
+    ) -> ScanResult | None:
+        """Scan what the witness names; None where everything has to be looked at, which begins now."""
+        self._begun_s = time.monotonic()
+        self._rules_moved = True
+        names = self._witness.look() if self._witness is not None else None
+        if names is None or whole or self._counts is None:
+            return None
+        before, limits = self._counts
+        if before.root is not model or limits != scanner.limits or before.place != self._place():
+            return None
+        self._rules_moved = any(not TELLING.isdisjoint(some) for some in names.values())
+        found = scanner.rescan(before, look_at(names), sink, cancelled=cancelled, progress=progress)
+        self._rules_moved = self._rules_moved or found is None
+        return found
+
+    def scanned(self, scanner: Scanner, found: ScanResult) -> None:
+        """Take note of a scan; one that took too long is a reason to have the worktree watched from now on."""
+        self._last = (found, scanner.limits)
+        witness = self._witness
+        if witness is not None and (witness.broken is not None or found.place != witness.place != (0, 0)):
+            _logger.info("the worktree is not watched any more: %s", witness.broken or "it was replaced")
+            self.close()
+        maker = self._settings.witness_maker
+        if self._witness is None and maker is not None and self._took_too_long(found):
+            self._witness = maker(self._worktree, self._folder, self._guard, self._is_ignored)
+            self._witness.start(_folders(found.root))
+
+    def _took_too_long(self, found: ScanResult) -> bool:
+        """Tell whether looking took longer than it should; reading what is new says nothing about the next scan."""
+        budget_ms = self._settings.scan_budget_ms
+        if not is_local(found.place[0]):
+            # What another machine writes has no event here.
+            return False
+        if budget_ms == 0:
+            return True
+        mostly_known = found.read_count * 10 <= found.root.files_below
+        return mostly_known and not found.partial and (time.monotonic() - self._begun_s) * 1000 > budget_ms
+
+    def adopted(self, root: DirNode) -> None:
+        """The scan with this root is the model now; with another one nothing of the witness's counts for it."""
+        if self._last is None or self._last[0].root is not root:
+            self._counts = None
+            return
+        self._counts = self._last
+        if self._witness is not None:
+            self._witness.adopted((lambda: _folders(root)) if self._rules_moved else None)
+
+    def close(self) -> None:
+        """End the watching."""
+        if self._witness is not None:
+            self._witness.close()
+        self._witness = None
+
+    def _place(self) -> tuple[int, int]:
+        return self._witness.place if self._witness is not None else (0, 0)
+
+    def _is_ignored(self, path: bytes) -> bool:
+        """Tell of a new directory whether rules leave it out; asked by the witness's thread, about the model."""
+        counts = self._counts
+        if counts is None:
+            return False
+        node = counts[0].root
+        for part in path.split(b"/")[:-1]:
+            below = node.children.get(part)
+            if below is None:
+                break
+            node = below
+        basis = node.basis
+        if not isinstance(basis, Basis):
+            return False
+        return basis.chain.ignored(path, True) and not basis.tracked.has_below(path)
+
+
+def _folders(root: DirNode) -> Iterator[bytes]:
+    return (path for path, _ in iter_nodes(root) if path)

@@ -1,0 +1,305 @@
+"""The exact watcher on the real system: saves by its word have the tree that a scan of everything gives."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ckptd.exact.watcher import ExactWatcher
+from ckptd.shadow.objects.pack import HashOnly
+from support.effort import examples
+from support.poll import until
+from support.worktrees import Desk
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
+
+
+class Watched:
+    """A desk whose worktree is watched from the second save on."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.saves = self.by_watch = 0
+        desk.configure(witness_maker=ExactWatcher, scan_budget_ms=0)
+
+    @property
+    def witness(self) -> ExactWatcher:
+        found = self.desk.repo._watched._witness
+        assert isinstance(found, ExactWatcher)
+        return found
+
+    def settle(self) -> None:
+        """Save until a save goes by the watcher's word."""
+        self.desk.save()
+        assert self.witness.wait_until_ready(60)
+        self.desk.save()
+
+    def check(self) -> bool:
+        """Save, and compare with a scan of everything; True where the save went by the watcher's word."""
+        saved = self.desk.save("x")
+        scan = self.desk.show(saved.id)
+        by_watch = self.desk.repo.lookup.load(saved.id).facts.scan == "watched"
+        whole = self.desk.repo.scan(HashOnly(), full=True)
+        assert self.desk.repo.lookup.load(saved.id).tree == whole.root.tree, scan
+        self.saves += 1
+        self.by_watch += by_watch and saved.created
+        return by_watch
+
+
+@pytest.fixture
+def watched(desk: Desk):
+    return Watched(desk)
+
+
+def partial(watched: Watched) -> bool:
+    found = watched.desk.repo.scan(HashOnly())
+    return found.partial
+
+
+def test_a_save_by_its_word_looks_at_what_changed(watched):
+    desk = watched.desk
+    for number in range(50):
+        desk.write(b"d%d/f" % number, b"1")
+    watched.settle()
+    desk.write(b"d7/f", b"2")
+    desk.write(b"d8/new/g", b"2")
+    found = desk.repo.scan(HashOnly())
+    assert found.partial
+    assert found.read_count == 2
+    assert watched.check()
+    assert not desk.save().created
+
+
+def test_full_scans_where_it_is_asked_for(watched):
+    watched.desk.write(b"a", b"1")
+    watched.settle()
+    watched.desk.write(b"a", b"2")
+    saved = watched.desk.save(full=True)
+    assert watched.desk.repo.lookup.load(saved.id).facts.scan == "full"
+
+
+def test_directories_that_come_go_and_move(watched):
+    desk = watched.desk
+    for path in (b"a/b/c/f", b"x/y/f", b"z/f"):
+        desk.write(path, b"1")
+    watched.settle()
+    os.rename(desk.path(b"a/b"), desk.path(b"x/b"))
+    assert watched.check()
+    desk.write(b"x/b/c/f", b"2")
+    assert watched.check()
+    os.rename(desk.path(b"x"), desk.path(b"moved"))
+    desk.write(b"moved/b/c/f", b"3")
+    assert watched.check()
+    desk.write(b"moved/b/c/f", b"4")
+    assert watched.check()
+    os.rename(desk.path(b"moved"), desk.base + b"/gone")
+    assert watched.check()
+    os.rename(desk.base + b"/gone", desk.path(b"back"))
+    assert watched.check()
+    desk.write(b"back/y/f", b"5")
+    assert watched.check()
+    # One directory in the place of another, both known.
+    os.rename(desk.path(b"z"), desk.path(b"t"))
+    os.rename(desk.path(b"back"), desk.path(b"z"))
+    os.rename(desk.path(b"t"), desk.path(b"back"))
+    desk.write(b"back/f", b"6")
+    assert watched.check()
+    desk.write(b"z/b/c/f", b"7")
+    assert watched.check()
+    shutil.rmtree(desk.path(b"z"))
+    assert watched.check()
+
+
+def test_a_hard_link_to_outside_that_is_known(watched):
+    desk = watched.desk
+    desk.write(b"d/f", b"1")
+    os.link(desk.path(b"d/f"), desk.base + b"/outside")
+    watched.settle()
+    with open(desk.base + b"/outside", "wb") as file:
+        file.write(b"2")
+    assert watched.check()
+
+
+def test_permission_bits_of_directories(watched):
+    desk = watched.desk
+    desk.write(b"d/e/f", b"1")
+    watched.settle()
+    for path in (b"d", b"d/e", b""):
+        os.chmod(desk.path(path) if path else desk.root, 0o700)
+        found = desk.repo.scan(HashOnly())
+        whole = desk.repo.scan(HashOnly(), full=True)
+        assert (found.root.key, found.root.perm) == (whole.root.key, whole.root.perm)
+        assert watched.check()
+
+
+def test_rules_that_change_bring_directories_that_were_not_watched(watched):
+    desk = watched.desk
+    desk.write(b".gitignore", b"out/\n")
+    desk.write(b"out/deep/f", b"1")
+    desk.write(b"a", b"1")
+    watched.settle()
+    assert not watched.witness._tree.is_watched(b"out")
+    desk.write(b"out/deep/f", b"2")
+    assert partial(watched)
+    desk.write(b".gitignore", b"\n")
+    watched.check()
+    desk.write(b"out/deep/f", b"3")
+    watched.check()
+    assert watched.witness._tree.is_watched(b"out/deep")
+    desk.write(b"out/deep/f", b"4")
+    assert watched.check()
+
+
+def test_the_users_git_is_noticed_without_being_watched(watched):
+    desk = watched.desk
+    desk.write(b"a.log", b"1")
+    desk.write(b".gitignore", b"*.log\n")
+    git = ["git", "-c", "safe.directory=*", "-C", desk.root]
+    subprocess.run([*git, "init", "-q"], check=True)
+    watched.settle()
+    subprocess.run([*git, "add", "-f", "a.log"], check=True)
+    watched.check()
+    assert b"a.log" in desk.paths_of(desk.head())
+
+
+def test_a_burst_that_overflows_is_noticed_and_healed(watched):
+    """The watcher is stopped while more happens than the system keeps for it."""
+    desk = watched.desk
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if limit > 20_000:
+        pytest.skip(f"the system keeps {limit} events")
+    desk.write(b"a/f", b"1")
+    watched.settle()
+    witness = watched.witness
+    with witness._lock:
+        # Its thread waits for the lock with the first name, and the queue fills up meanwhile.
+        for number in range(limit + 1000):
+            os.close(os.open(desk.path(b"a/%d" % (number % 5000)), os.O_CREAT | os.O_WRONLY))
+            os.utime(desk.path(b"a/%d" % (number % 5000)))
+        os.mkdir(desk.path(b"late"))
+        desk.write(b"late/f", b"1")
+    assert not watched.check()
+    desk.write(b"late/f", b"2")
+    assert watched.check()
+    desk.write(b"a/3", b"3")
+    assert watched.check()
+
+
+def test_a_root_that_is_replaced_ends_it(watched):
+    desk = watched.desk
+    desk.write(b"f", b"1")
+    watched.settle()
+    os.rename(desk.root, desk.root + b".old")
+    os.mkdir(desk.root)
+    desk.write(b"f", b"2")
+    desk.write(b"g", b"2")
+    found = desk.repo.scan(HashOnly())
+    assert not found.partial
+    assert found.root.files_below == 2
+
+
+def test_a_watch_that_cannot_be_had_means_scans(watched, monkeypatch):
+    """As at the system's limit: here one path is too long to be watched."""
+    desk = watched.desk
+    desk.write(b"f", b"1")
+    deep = desk.root
+    fd = os.open(desk.root, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir(b"n" * 250, dir_fd=fd)
+        fd, before = os.open(b"n" * 250, os.O_RDONLY, dir_fd=fd), fd
+        os.close(before)
+    os.close(fd)
+    assert deep
+    desk.save()
+    first = watched.desk.repo._watched._witness
+    assert first is None or not first.wait_until_ready(60)
+    desk.write(b"f", b"2")
+    assert not watched.check()
+    shutil.rmtree(desk.path(b"n" * 250))
+
+
+def test_it_ends_with_the_store(watched):
+    watched.desk.write(b"f", b"1")
+    watched.settle()
+    witness = watched.witness
+    watched.desk.close()
+    until(lambda: not witness._thread.is_alive())
+    assert os.listdir(os.path.join(watched.desk.folder, b"ckpt", b"cookies")) == []
+
+
+EDITOR = """
+import os, random, shutil, sys
+root, seed, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+choose = random.Random(seed)
+os.chdir(root)
+def some():
+    found = [top for top, _, _ in os.walk(".") if "/.git" not in top]
+    return choose.choice(found)
+for number in range(count):
+    try:
+        act, top = choose.randrange(14), some()
+        name = os.path.join(top, "n%d" % choose.randrange(6))
+        if act < 6:
+            with open(name, choose.choice(("w", "a"))) as file:
+                file.write(str(number))
+        elif act == 6:
+            os.makedirs(os.path.join(name, "sub", "sub"))
+        elif act == 7:
+            (shutil.rmtree if os.path.isdir(name) and top != "." else os.unlink)(name)
+        elif act == 8:
+            os.rename(name, os.path.join(some(), "n%d" % choose.randrange(6)))
+        elif act == 9:
+            os.symlink(choose.choice(("n1", "/nowhere", ".")), name)
+        elif act == 10:
+            os.chmod(name, choose.choice((0o600, 0o644, 0o755)))
+        elif act == 11:
+            os.replace(name, os.path.join(top, "n%d" % choose.randrange(6)))
+        elif act == 12:
+            os.rename(top, os.path.join(some(), "m%d" % choose.randrange(9)))
+        else:
+            with open(name, "r+") as file:
+                file.truncate(choose.randrange(3))
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("seed", range(examples(2, 60)))
+def test_random_edits_by_other_processes(watched, seed):
+    """Each round: some edits by another process, then a save by the watcher's word whose tree is a full scan's."""
+    desk = watched.desk
+    choose = random.Random(seed)
+    for number in range(30):
+        desk.write(b"n%d/n%d/n%d" % (number % 3, number % 5, number), b"1")
+    watched.settle()
+    for number in range(15):
+        script = [sys.executable, "-c", EDITOR, os.fsdecode(desk.root), f"{seed * 1000 + number}"]
+        subprocess.run([*script, f"{choose.choice((1, 5, 40))}"], check=True)
+        watched.check()
+    assert watched.by_watch > 5
+
+
+def test_edits_that_go_on_while_saves_run(watched):
+    """What such a save holds of a file that is being written is anybody's guess; the one after the last edit is not."""
+    desk = watched.desk
+    for number in range(30):
+        desk.write(b"n%d/n%d" % (number % 3, number), b"1")
+    watched.settle()
+    script = [sys.executable, "-c", EDITOR, os.fsdecode(desk.root), "7", "1500"]
+    with subprocess.Popen(script) as editor:
+        while editor.poll() is None:
+            desk.save()
+            # Stopped in the middle of something, as an editor under load is.
+            editor.send_signal(signal.SIGSTOP)
+            time.sleep(0)
+            editor.send_signal(signal.SIGCONT)
+        assert editor.wait() == 0
+    watched.check()
+    desk.write(b"last", b"1")
+    assert watched.check()
