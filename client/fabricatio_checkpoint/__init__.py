@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fabricatio_checkpoint.inited_service import get_checkpoint_service
     from fabricatio_checkpoint.rust import prune_stores
     from fabricatio_checkpoint.service import CheckpointService
-    from fabricatio_checkpoint.store import CheckPointStore
+    from fabricatio_checkpoint.store import CheckPointStore, blob_id
 
 __all__ = [
     "AsyncCheckPointStore",
@@ -41,6 +41,7 @@ __all__ = [
     "StateError",
     "StorageError",
     "TransportError",
+    "blob_id",
     "checkpoint_config",
     "get_checkpoint_service",
     "guarded",
@@ -52,6 +53,7 @@ _HOMES = {
     "AsyncCheckpointService": "aio",
     "Guard": "hooks",
     "guarded": "hooks",
+    "blob_id": "store",
     "CheckPointStore": "store",
     "Checkpoint": "capabilities.checkpoint",
     "CheckpointService": "service",

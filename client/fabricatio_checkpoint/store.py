@@ -16,9 +16,14 @@ from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveRe
 from fabricatio_checkpoint.upkeep import DropResult, GcResult, VerifyResult
 from fabricatio_checkpoint.wire import AnyPath
 
-__all__ = ["AnyPath", "CheckPointStore"]
+__all__ = ["AnyPath", "CheckPointStore", "Expected", "blob_id"]
 
 _T = TypeVar("_T")
+
+Expected = Mapping[AnyPath, str | None]
+"""What is expected at paths: the Git blob id of a file's content (of a link's target), None for nothing."""
+
+_ABSENT = "absent"
 
 _PAGE = 5000
 _WORKTREE = "WORKTREE"
@@ -66,12 +71,14 @@ class CheckPointStore:
         kind: str = "manual",
         progress: ProgressCallback | None = None,
         deadline_s: float | None = None,
+        expect_head: str | None = None,
+        expect: Expected | None = None,
     ) -> str:
         """Checkpoint the worktree and return the id; with nothing changed, that of the last checkpoint.
 
         ``tag`` names it, ``meta`` goes with it; ``full`` scans everything, ``rehash`` reads every file, ``force``
         saves a worktree that is suddenly empty or a protected place; ``kind`` is manual or auto. What could not be
-        read is logged as a warning; save_detailed() returns it.
+        read is logged as a warning; save_detailed() returns it. ``expect_head`` and ``expect`` are as for reset().
         """
         saved = self.save_detailed(
             commit_msg,
@@ -83,6 +90,8 @@ class CheckPointStore:
             kind=kind,
             progress=progress,
             deadline_s=deadline_s,
+            expect_head=expect_head,
+            expect=expect,
         )
         if not saved.complete or saved.notes:
             _tell(saved, self.workspace)
@@ -100,6 +109,8 @@ class CheckPointStore:
         kind: str = "manual",
         progress: ProgressCallback | None = None,
         deadline_s: float | None = None,
+        expect_head: str | None = None,
+        expect: Expected | None = None,
     ) -> SaveResult:
         """Save as save() does, and return everything that is known about it."""
         return self._write(
@@ -113,6 +124,7 @@ class CheckPointStore:
             rehash=rehash,
             force=force,
             kind=kind,
+            **self._expected(expect_head, expect),
         )
 
     def head(self) -> str:
@@ -210,12 +222,19 @@ class CheckPointStore:
         recreate: bool = False,
         progress: ProgressCallback | None = None,
         deadline_s: float | None = None,
+        expect_head: str | None = None,
+        expect: Expected | None = None,
     ) -> RestoreResult:
         """Restore the entire worktree to a checkpoint (default: head). undo() takes it back.
 
         Ignored files stay, and everything overwritten or deleted is in the result's ``safety`` checkpoint.
         ``digest`` refuses any plan but plan_reset()'s; ``skip_conflicts`` leaves out what cannot be kept safe,
         instead of doing nothing; ``recreate`` makes a worktree that is gone.
+
+        Where somebody else may be at work here, StateError ``precondition_failed`` and nothing changed: with
+        ``expect_head`` if a checkpoint is newer than that one and neither an autosave nor of this service's session;
+        with ``expect`` if a path holds something else than the blob id given for it (None: nothing there); blob_id()
+        makes one of content.
         """
         return self._restore(
             Watch(progress, deadline_s),
@@ -224,6 +243,7 @@ class CheckPointStore:
             skip_conflicts=skip_conflicts,
             recreate=recreate,
             dry_run=False,
+            **self._expected(expect_head, expect),
         )
 
     def plan_reset(
@@ -242,6 +262,8 @@ class CheckPointStore:
         skip_conflicts: bool = False,
         progress: ProgressCallback | None = None,
         deadline_s: float | None = None,
+        expect_head: str | None = None,
+        expect: Expected | None = None,
     ) -> RestoreResult:
         """Restore one file or directory, or several, from a checkpoint; nothing else is touched.
 
@@ -257,6 +279,7 @@ class CheckPointStore:
             digest=digest,
             skip_conflicts=skip_conflicts,
             dry_run=False,
+            **self._expected(expect_head, expect),
         )
 
     def plan_rollback(
@@ -281,16 +304,17 @@ class CheckPointStore:
         skip_conflicts: bool = False,
         progress: ProgressCallback | None = None,
         deadline_s: float | None = None,
+        session: str | None = None,
+        expect_head: str | None = None,
+        expect: Expected | None = None,
     ) -> RestoreResult:
-        """Take back the newest reset or rollback that is not undone, over exactly its paths."""
-        return self._write(
-            "checkpoint.undo",
-            RestoreResult.from_wire,
-            Watch(progress, deadline_s),
-            dry_run=dry_run,
-            digest=digest,
-            skip_conflicts=skip_conflicts,
-        )
+        """Take back the newest reset or rollback that is not undone, over exactly its paths.
+
+        With ``session``: the newest of that session, whatever others did since; paths that were changed since are
+        then conflicts instead of being overwritten. The rest is as for reset().
+        """
+        conditions = {"session": session, **self._expected(expect_head, expect)}
+        return self._step("checkpoint.undo", Watch(progress, deadline_s), dry_run, digest, skip_conflicts, conditions)
 
     def redo(
         self,
@@ -300,16 +324,13 @@ class CheckPointStore:
         skip_conflicts: bool = False,
         progress: ProgressCallback | None = None,
         deadline_s: float | None = None,
+        session: str | None = None,
+        expect_head: str | None = None,
+        expect: Expected | None = None,
     ) -> RestoreResult:
-        """Do again what the last undo took back."""
-        return self._write(
-            "checkpoint.redo",
-            RestoreResult.from_wire,
-            Watch(progress, deadline_s),
-            dry_run=dry_run,
-            digest=digest,
-            skip_conflicts=skip_conflicts,
-        )
+        """Do again what the last undo took back; the arguments are as for undo()."""
+        conditions = {"session": session, **self._expected(expect_head, expect)}
+        return self._step("checkpoint.redo", Watch(progress, deadline_s), dry_run, digest, skip_conflicts, conditions)
 
     def resume(
         self, action: str, *, dry_run: bool = False, digest: str | None = None, skip_conflicts: bool = False
@@ -400,6 +421,35 @@ class CheckPointStore:
     def _restore(self, watch: Watch, /, **params: object) -> RestoreResult:
         return self._write("checkpoint.restore", RestoreResult.from_wire, watch, **params)
 
+    def _step(
+        self,
+        method: str,
+        watch: Watch,
+        dry_run: bool,
+        digest: str | None,
+        skip_conflicts: bool,
+        conditions: Mapping[str, object],
+    ) -> RestoreResult:
+        given = {name: value for name, value in conditions.items() if value is not None}
+        return self._write(
+            method,
+            RestoreResult.from_wire,
+            watch,
+            dry_run=dry_run,
+            digest=digest,
+            skip_conflicts=skip_conflicts,
+            **given,
+        )
+
+    def _expected(self, head: str | None, paths: Expected | None) -> dict[str, Any]:
+        """Give the conditions that were made; none are sent otherwise, so that an older daemon understands."""
+        wanted = [
+            {"path": self._wire_path(path), "oid": _ABSENT if oid is None else oid}
+            for path, oid in (paths or {}).items()
+        ]
+        given: dict[str, Any] = {} if head is None else {"expect_head": head}
+        return {**given, "expect": wanted} if wanted else given
+
     def _pages(self, limit: int | None = None, **filters: object) -> Iterator[CheckpointRecord]:
         left = limit
         before: int | None = None
@@ -438,6 +488,13 @@ class CheckPointStore:
 
     def _wire_path(self, path: AnyPath) -> wire.Json:
         return encode(wire.relative_path(path, self._roots))
+
+
+def blob_id(content: bytes) -> str:
+    """Give the Git blob id of a file's content, or of a link's target: what ``expect`` compares."""
+    import hashlib
+
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 class _Piece:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from ckpt_protocol.structs import (
+    END,
     Change,
     CheckpointRecord,
     Chunk,
@@ -24,6 +25,7 @@ __all__ = [
     "CatResult",
     "DiffParams",
     "DiffResult",
+    "Expected",
     "HeadParams",
     "HeadResult",
     "ListParams",
@@ -41,11 +43,19 @@ WORKTREE = "WORKTREE"
 """As ``to_id`` of a diff: the worktree as it is now."""
 
 
+class Expected(Request, frozen=True, kw_only=True):
+    """What a caller last saw at a path: the Git blob id of a file's content (of a link's target), or ``absent``."""
+
+    path: WirePath
+    oid: Annotated[str, msgspec.Meta(pattern=f"^([0-9a-f]{{40}}|absent){END}")]
+
+
 class SaveParams(Request, frozen=True, kw_only=True):
     """``checkpoint.save``: make a checkpoint, and the store where there is none.
 
     ``full`` scans even where a watcher could tell, ``rehash`` reads every file.
-    ``force`` saves a worktree that is suddenly empty, and makes a store for a protected place.
+    ``force`` saves a worktree that is suddenly empty, and makes a store for a protected place. ``expect_head`` and
+    ``expect`` are as for ``checkpoint.restore``.
     """
 
     checkpoint_dir: WirePath
@@ -58,6 +68,8 @@ class SaveParams(Request, frozen=True, kw_only=True):
     full: bool = False
     rehash: bool = False
     force: bool = False
+    expect_head: str | None = None
+    expect: list[Expected] = []
 
 
 class SaveResult(Result, frozen=True, kw_only=True):
@@ -188,6 +200,9 @@ class RestoreParams(Request, frozen=True, kw_only=True):
     ``id`` None means head. ``paths`` None restores the whole tree and moves head; a list restores files and
     directories and leaves head. ``delete`` deletes given paths that the checkpoint does not have. ``digest``
     refuses any plan but the one with it. ``recreate`` makes a worktree that is missing.
+
+    ``expect_head`` is refused with ``precondition_failed`` if a checkpoint that is neither an autosave nor made by the
+    caller's own session is newer than it; ``expect`` if a path holds something else. Then nothing is changed.
     """
 
     checkpoint_dir: WirePath
@@ -200,6 +215,8 @@ class RestoreParams(Request, frozen=True, kw_only=True):
     delete: bool = False
     skip_conflicts: bool = False
     recreate: bool = False
+    expect_head: str | None = None
+    expect: list[Expected] = []
 
 
 class TagParams(Request, frozen=True, kw_only=True):
@@ -279,7 +296,10 @@ class DropResult(Result, frozen=True, kw_only=True):
 
 
 class StepParams(Request, frozen=True, kw_only=True):
-    """``checkpoint.undo`` and ``checkpoint.redo``: reverse the newest restore, or the newest undo."""
+    """``checkpoint.undo`` and ``checkpoint.redo``: reverse the newest restore, or the newest undo.
+
+    ``session``: of what this session did; then paths that somebody has changed since are conflicts (``edited``).
+    """
 
     checkpoint_dir: WirePath
     worktree: Worktree
@@ -287,6 +307,9 @@ class StepParams(Request, frozen=True, kw_only=True):
     dry_run: bool = False
     digest: str | None = None
     skip_conflicts: bool = False
+    expect_head: str | None = None
+    expect: list[Expected] = []
+    session: str | None = None
 
 
 class RestoreResult(Result, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ import msgspec
 from ckpt_protocol import wirepath
 
 __all__ = [
+    "END",
     "Change",
     "ChangeKind",
     "CheckpointRecord",
@@ -51,11 +52,11 @@ class PathB64(Part, frozen=True, kw_only=True):
 WirePath = str | PathB64
 
 # "$" of Python's patterns also stands before a last line feed; this end is the end in every dialect.
-_END = r"(?![\s\S])"
-Token = Annotated[str, msgspec.Meta(pattern=f"^[0-9a-f]{{32}}{_END}", description="128 random bits made by the client")]
+END = r"(?![\s\S])"
+Token = Annotated[str, msgspec.Meta(pattern=f"^[0-9a-f]{{32}}{END}", description="128 random bits made by the client")]
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 Decimal = Annotated[
-    str, msgspec.Meta(pattern=f"^(0|[1-9][0-9]{{0,19}}){_END}", description="an unsigned 64-bit integer")
+    str, msgspec.Meta(pattern=f"^(0|[1-9][0-9]{{0,19}}){END}", description="an unsigned 64-bit integer")
 ]
 
 

@@ -316,6 +316,25 @@ def test_status_says_what_was_interrupted_and_what_to_type(daemon, ckpt):
     assert ckpt("status", "--json").document["interruption"] == found
 
 
+def test_conditions_and_sessions(daemon, ckpt):
+    for method in ("checkpoint.undo", "checkpoint.redo", "checkpoint.restore", "worktree.resume"):
+        daemon.answers[method] = restored()
+    daemon.answers["checkpoint.save"] = saved()
+    both = ("--expect-head", "#4", "--expect-digest", "d")
+    ckpt("reset", ID, *both)
+    ckpt("rollback", ID, "a", *both)
+    for asked in daemon.calls("checkpoint.restore"):
+        assert (asked["expect_head"], asked["digest"]) == ("#4", "d")
+    for verb in ("undo", "redo"):
+        ckpt(verb, "--session", "s", *both)
+        (asked,) = daemon.calls(f"checkpoint.{verb}")
+        assert (asked["session"], asked["expect_head"], asked["digest"]) == ("s", "#4", "d")
+    ckpt("resume", "--undo", "--expect-digest", "d")
+    assert daemon.calls("worktree.resume")[0]["digest"] == "d"
+    ckpt("save", "--expect-head", "#4")
+    assert daemon.calls("checkpoint.save")[0]["expect_head"] == "#4"
+
+
 def test_resume(daemon, ckpt):
     daemon.answers["worktree.resume"] = restored(edited=["a"])
     finished = ckpt("resume", "--finish")

@@ -11,6 +11,7 @@ import pytest
 from ckpt_protocol.methods import METHODS
 from fabricatio_checkpoint.errors import InputError, InternalError, StateError
 from fabricatio_checkpoint.service import CheckpointService
+from fabricatio_checkpoint.store import blob_id
 from support.fake_daemon import FakeDaemon, Refusal
 
 ID = "a" * 40
@@ -224,6 +225,26 @@ def test_undo_and_redo(daemon, store):
     assert store.redo(dry_run=True, digest="d", skip_conflicts=True)
     assert _last(daemon, "checkpoint.undo")["dry_run"] is False
     assert _last(daemon, "checkpoint.redo")["digest"] == "d"
+
+
+def test_conditions(daemon, store):
+    daemon.answers["checkpoint.undo"] = daemon.answers["checkpoint.redo"] = RESTORED
+    daemon.answers["checkpoint.restore"] = RESTORED
+    daemon.answers["checkpoint.save"] = SAVED
+    assert blob_id(b"") == "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+    expect = {"src/main.py": blob_id(b"x"), b"\xff": None}
+    sent = [{"path": "src/main.py", "oid": blob_id(b"x")}, {"path": {"b64": "/w=="}, "oid": "absent"}]
+    store.save(expect_head="HEAD", expect=expect)
+    store.reset(ID, expect_head="HEAD", expect=expect)
+    store.rollback(ID, "a", expect_head="HEAD", expect=expect)
+    store.undo(session="s", expect_head="HEAD", expect=expect)
+    store.redo(session="s", expect_head="HEAD", expect=expect)
+    for method in ("save", "restore", "undo", "redo"):
+        asked = _last(daemon, f"checkpoint.{method}")
+        assert (asked["expect_head"], asked["expect"]) == ("HEAD", sent)
+    assert _last(daemon, "checkpoint.redo")["session"] == "s"
+    store.reset(ID)
+    assert {"expect", "expect_head"} & _last(daemon, "checkpoint.restore").keys() == set()
 
 
 def test_resume(daemon, store):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fabricatio_checkpoint import StateError, blob_id
 from support import holding_ckptd, saves
 from support.cli_run import ROOT
 from support.live import Place
@@ -188,6 +189,31 @@ def test_saves_and_restores_from_all_sides(place: Place):
     assert errors == []
     store.reset(first)
     assert all((place.ws / f"f{number}").read_text() == f"{number}\n" for number in range(30))
+
+
+def test_two_agents_do_not_undo_each_others_work(place: Place):
+    for name in ("a", "b", "c"):
+        (place.ws / name).write_text("0\n")
+    first = place.save()
+    ada = place.service(session="ada").get_store(place.ws)
+    bob = place.service(session="bob").get_store(place.ws)
+    (place.ws / "a").write_text("ada\n")
+    (place.ws / "b").write_text("bob\n")
+    seen = ada.save()
+    ada.rollback(first, "a", expect_head=seen, expect={"a": blob_id(b"ada\n"), "new": None})
+    bob.rollback(first, "b")
+    with pytest.raises(StateError) as caught:
+        ada.reset(first, expect_head=seen)
+    assert caught.value.kind == "precondition_failed"
+    with pytest.raises(StateError) as caught:
+        bob.rollback(first, "a", expect={"a": blob_id(b"ada\n")})
+    assert (caught.value.kind, [str(path) for path in caught.value.paths]) == ("precondition_failed", ["a"])
+    assert ada.undo(session="ada").written == ("a",)
+    assert [(place.ws / name).read_text() for name in ("a", "b")] == ["ada\n", "0\n"]
+    (place.ws / "b").write_text("somebody\n")
+    assert place.json("undo", "--session", "bob", code=20)["error"]["paths"] == ["b"]
+    assert place.json("undo", "--session", "bob", "--skip-conflicts", code=3)["written"] == []
+    assert (place.ws / "b").read_text() == "somebody\n"
 
 
 # Ctrl-C

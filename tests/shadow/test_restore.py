@@ -1,10 +1,12 @@
 """Reset and rollback: what comes back, what stays, what is refused, and that nothing is lost."""
 
 import os
+import shutil
 import stat
 
 import pytest
 
+from ckpt_protocol.checkpoint import Expected
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
 from support.plainworld import look
@@ -14,6 +16,7 @@ from support.worktrees import Executable, Link, run_git, somebody
 
 pytestmark = pytest.mark.core
 
+GONE = [Expected(path="file", oid="0" * 40)]
 ODD = [b"\xff\xfe", b"new\nline", b"x" * 255, b" lead", b'"q"', b"e\xcc\x81", b"\xc3\xa9", b"-", b"*", b"a\\b", b"\t"]
 
 
@@ -769,6 +772,25 @@ def test_a_missing_worktree_comes_back_on_request_alone(desk):
     assert caught.value.kind == "worktree_missing"
     assert not os.path.exists(desk.root)
     desk.reset(saved, recreate=True)
+    assert copy.differences() == []
+
+
+def test_the_plan_for_a_missing_worktree_is_what_is_done(desk):
+    plant_some(desk)
+    saved = desk.save().id
+    copy = Copy(desk)
+    shutil.rmtree(desk.root)
+    store = look(desk.folder)
+    plan = desk.reset(saved, recreate=True, dry_run=True)
+    few = desk.rollback(saved, plan.written[0].encode(), recreate=True, dry_run=True)
+    assert few.written == plan.written[:1]
+    assert (look(desk.folder), os.path.exists(desk.root)) == (store, False)
+    for refused_for, fields in (("plan_changed", {"digest": few.digest}), ("precondition_failed", {"expect": GONE})):
+        with pytest.raises(DomainError) as caught:
+            desk.reset(saved, recreate=True, **fields)
+        assert (caught.value.kind, os.path.exists(desk.root)) == (refused_for, False)
+    done = desk.reset(saved, recreate=True, digest=plan.digest)
+    assert (done.written, done.deleted, done.digest) == (plan.written, [], plan.digest)
     assert copy.differences() == []
 
 

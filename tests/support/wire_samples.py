@@ -119,13 +119,30 @@ NOTHING_RESTORED = checkpoint.RestoreResult(
     weak=False,
     dry_run=False,
 )
+EXPECTED = {
+    "expect_head": "#41",
+    "expect": [checkpoint.Expected(path="src/main.py", oid=ID), checkpoint.Expected(path=ODD, oid="absent")],
+}
+STEP_PARAMS = {**TOKENED, "dry_run": True, "digest": "f" * 64, "skip_conflicts": True}
 STEP = Sample(
-    checkpoint.StepParams(**TOKENED, dry_run=True, digest="f" * 64, skip_conflicts=True),
+    checkpoint.StepParams(**STEP_PARAMS),
     checkpoint.StepParams(**LEAST_TOKENED),
     RESTORED,
     NOTHING_RESTORED,
     later_result=RESTORED_LATER,
+    later_params=checkpoint.StepParams(**STEP_PARAMS, **EXPECTED, session="s1"),
 )
+SAVE_PARAMS = {
+    **TOKENED,
+    "message": "before refactor é",
+    "kind": "auto",
+    "tag": "good",
+    "meta": {"model": "m"},
+    "full": True,
+    "rehash": True,
+    "force": True,
+}
+RESTORE_PARAMS = {**STEP_PARAMS, "id": ID, "paths": ["src", ODD], "delete": True, "recreate": True}
 
 SAMPLES: dict[str, Sample] = {
     "daemon.hello": Sample(
@@ -255,16 +272,7 @@ SAMPLES: dict[str, Sample] = {
         later_result=RESTORED_LATER,
     ),
     "checkpoint.save": Sample(
-        checkpoint.SaveParams(
-            **TOKENED,
-            message="before refactor é",
-            kind="auto",
-            tag="good",
-            meta={"model": "m"},
-            full=True,
-            rehash=True,
-            force=True,
-        ),
+        checkpoint.SaveParams(**SAVE_PARAMS),
         checkpoint.SaveParams(**LEAST_TOKENED),
         checkpoint.SaveResult(
             id=ID,
@@ -288,6 +296,7 @@ SAMPLES: dict[str, Sample] = {
             notes=["the message was not used"],
             stats=WORK,
         ),
+        later_params=checkpoint.SaveParams(**SAVE_PARAMS, **EXPECTED),
     ),
     "checkpoint.head": Sample(
         checkpoint.HeadParams(**PLACE),
@@ -334,20 +343,12 @@ SAMPLES: dict[str, Sample] = {
         checkpoint.CatResult(data=Chunk(b64=""), offset=0, total_bytes=0, mode="120000", id=ID),
     ),
     "checkpoint.restore": Sample(
-        checkpoint.RestoreParams(
-            **TOKENED,
-            id=ID,
-            paths=["src", ODD],
-            dry_run=True,
-            digest="f" * 64,
-            delete=True,
-            skip_conflicts=True,
-            recreate=True,
-        ),
+        checkpoint.RestoreParams(**RESTORE_PARAMS),
         checkpoint.RestoreParams(**LEAST_TOKENED),
         RESTORED,
         NOTHING_RESTORED,
         later_result=RESTORED_LATER,
+        later_params=checkpoint.RestoreParams(**RESTORE_PARAMS, **EXPECTED),
     ),
     "checkpoint.undo": STEP,
     "checkpoint.redo": STEP,

@@ -84,6 +84,11 @@ _META = Option("meta", "a value to keep with the checkpoint", metavar="K=V", man
 _WITH_META = Option("meta", "only checkpoints with this value", metavar="K=V", many=True)
 _DRY_RUN = Option("dry-run", "only say what would be done")
 _SKIP = Option("skip-conflicts", "restore everything but the paths in conflict")
+_EXPECT = (
+    Option("expect-digest", "do nothing unless the plan is the one with this digest", metavar="D"),
+    Option("expect-head", "do nothing if somebody has made a checkpoint since this one", metavar="ID"),
+)
+_SESSION = Option("session", "of what this session did, and leave what others changed since", metavar="S")
 _YES = Option("yes", "do not ask", letter="y")
 _ID = Word("ID", 1, 1)
 _PATHS = Word("PATH", 1, None)
@@ -99,6 +104,7 @@ _ROWS = (
             Option("full", "look at every file's state, even where the worktree is watched"),
             Option("rehash", "read every file again"),
             Option("force", "save a worktree that is suddenly empty, or a protected place"),
+            _EXPECT[1],
         ),
     ),
     Command(
@@ -127,16 +133,22 @@ _ROWS = (
         "rollback", "restore.rollback", "bring back files or directories of a checkpoint",
         "ckpt rollback HEAD src/main.py",
         words=(_ID, _PATHS),
-        options=(_DRY_RUN, Option("delete", "delete the paths that the checkpoint does not have"), _SKIP),
+        options=(_DRY_RUN, Option("delete", "delete the paths that the checkpoint does not have"), _SKIP, *_EXPECT),
     ),
     Command(
         "reset", "restore.reset", "bring the whole worktree back to a checkpoint; default: head",
         "ckpt reset HEAD~1 --dry-run",
         words=(Word("ID", 0, 1),),
-        options=(_DRY_RUN, _YES, _SKIP, Option("recreate", "make a worktree that is missing")),
+        options=(_DRY_RUN, _YES, _SKIP, Option("recreate", "make a worktree that is missing"), *_EXPECT),
     ),
-    Command("undo", "restore.undo", "take the last reset or rollback back", "ckpt undo", options=(_DRY_RUN, _SKIP)),
-    Command("redo", "restore.redo", "do again what undo took back", "ckpt redo", options=(_DRY_RUN, _SKIP)),
+    Command(
+        "undo", "restore.undo", "take the last reset or rollback back", "ckpt undo",
+        options=(_DRY_RUN, _SKIP, _SESSION, *_EXPECT),
+    ),
+    Command(
+        "redo", "restore.redo", "do again what undo took back", "ckpt redo",
+        options=(_DRY_RUN, _SKIP, _SESSION, *_EXPECT),
+    ),
     Command(
         "resume", "restore.resume", "finish or undo a restore that was interrupted", "ckpt resume --finish",
         options=(
@@ -144,6 +156,7 @@ _ROWS = (
             Option("undo", "bring back what was there before it"),
             _DRY_RUN,
             _SKIP,
+            _EXPECT[0],
         ),
     ),
     Command(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["redo", "reset", "resume", "rollback", "undo"]
 
 _RESTORE = "checkpoint.restore"
+_VALUES = {"expect-digest": "digest", "expect-head": "expect_head", "session": "session"}
 
 
 def rollback(session: Session) -> int:
@@ -33,7 +34,8 @@ def reset(session: Session) -> int:
     if word is not None:
         params["id"] = word
     if not (session.arguments.flag("dry-run") or session.arguments.flag("yes")) and somebody_there():
-        params["digest"] = _agreed_digest(session, params)
+        agreed_digest = _agreed_digest(session, params)
+        params.setdefault("digest", agreed_digest)
     return _finish(session, "reset to", "ckpt undo", _ask(session, _RESTORE, params))
 
 
@@ -60,7 +62,9 @@ def resume(session: Session) -> int:
 
 def _flags(session: Session) -> dict[str, Any]:
     names = ("dry-run", "delete", "skip-conflicts", "recreate")
-    return {name.replace("-", "_"): True for name in names if session.arguments.flag(name)}
+    flags: dict[str, Any] = {name.replace("-", "_"): True for name in names if session.arguments.flag(name)}
+    values = {name: session.arguments.value(option) for option, name in _VALUES.items()}
+    return {**flags, **{name: value for name, value in values.items() if value is not None}}
 
 
 def _ask(session: Session, method: str, params: dict[str, Any]) -> dict[str, Any]:

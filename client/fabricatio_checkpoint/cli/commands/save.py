@@ -32,11 +32,12 @@ def save(session: Session) -> int:
 def _params(session: Session) -> dict[str, Any]:
     given = session.arguments
     params: dict[str, Any] = {name: True for name in ("full", "rehash", "force") if given.flag(name)}
-    message, tag = given.word("MESSAGE"), given.value("tag")
-    if message is not None:
-        params["message"] = message
-    if tag is not None:
-        params["tag"] = tag
+    texts = {
+        "message": given.word("MESSAGE"),
+        "tag": given.value("tag"),
+        "expect_head": given.value("expect-head"),
+    }
+    params.update({name: text for name, text in texts.items() if text is not None})
     meta = given.pairs("meta")
     if meta:
         params["meta"] = meta

@@ -14,7 +14,7 @@ from ckptd.shadow.scan.reading import read_file, read_link
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR, is_git_dir
 
-__all__ = ["ABSENT", "Disk", "Found"]
+__all__ = ["ABSENT", "Disk", "Found", "Nowhere"]
 
 
 class Found(NamedTuple):
@@ -137,6 +137,29 @@ class Disk:
         if result.oid is None or result.problem is not None:
             return Found(problem=result.problem or UNREADABLE, detail=result.detail)
         return Found(State(mode, result.oid, perm))
+
+
+class Nowhere:
+    """Answers as Disk does for a worktree that is not there."""
+
+    def look(self, path: bytes) -> Found:
+        """Tell that nothing stands at a path."""
+        del path
+        return ABSENT
+
+    def kind(self, path: bytes) -> State | None:
+        """Tell that nothing stands at a path."""
+        return self.look(path).state
+
+    def below(self, path: bytes) -> Iterator[tuple[bytes, Found]]:
+        """Give nothing."""
+        del path
+        return iter(())
+
+    def names(self, path: bytes) -> list[bytes]:
+        """Give nothing."""
+        del path
+        return []
 
 
 def _is_store(here: Directory, name: bytes) -> bool:

@@ -43,6 +43,12 @@ class Asker:
         """Tell how far a phase is; 0 as total: it is not known."""
         self._progress(phase, done, total, done_bytes)
 
+    def acting_for(self, session: str | None) -> "Asker":
+        """Give the same asker as one who acts for a session; None: for its own."""
+        other = copy(self)
+        other.session = self.session if session is None else session
+        return other
+
     def progress_of(self, phase: str, total: int = 0) -> Callable[[int, int], None]:
         """Tell that a phase begins, and give what takes files and bytes done in it."""
         self.tell(phase, 0, total)

@@ -8,27 +8,29 @@ from ckpt_protocol.checkpoint import StepParams
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ResumeParams
 from ckptd.errors import DomainError, from_os_error
+from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.coverage import Coverage
 from ckptd.shadow.record.lookup import Loaded
 from ckptd.shadow.record.oplog import Intent, Verb
-from ckptd.shadow.restore.capture import Disk
+from ckptd.shadow.restore.capture import Disk, Nowhere
 from ckptd.shadow.restore.plan import Plan, make_plan
 from ckptd.shadow.restore.selection import select_exactly, select_paths
 from ckptd.shadow.scan.exclusion import Exclusion
-from ckptd.shadow.scan.model import iter_nodes
+from ckptd.shadow.scan.model import DirNode, iter_nodes
 from ckptd.shadow.scan.mounts import mounts_below
 from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.conditions import NO_CONDITIONS, Conditions, check_conditions
 from ckptd.shadow.store.passes import Before, passes_of, planned, state_before, was_edited
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.trees.compare import Delta, compare, same_state
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.view import DirectoryView, find_state
 
-__all__ = ["Prepared", "RestoreRequest", "Terms", "edited_meanwhile", "open_root", "prepare"]
+__all__ = ["Prepared", "RestoreRequest", "Terms", "edited_meanwhile", "is_missing", "open_root", "prepare"]
 
 
 class Terms(NamedTuple):
@@ -38,11 +40,16 @@ class Terms(NamedTuple):
     dry_run: bool = True
     digest: str | None = None
     skip_conflicts: bool = False
+    conditions: Conditions = NO_CONDITIONS
+    own_only: bool = False
 
     @classmethod
     def of(cls, params: StepParams | ResumeParams) -> "Terms":
         """Take them from a request."""
-        return cls(params.token, params.dry_run, params.digest, params.skip_conflicts)
+        plain = cls(params.token, params.dry_run, params.digest, params.skip_conflicts)
+        if isinstance(params, ResumeParams):
+            return plain
+        return plain._replace(conditions=Conditions.of(params), own_only=params.session is not None)
 
 
 class RestoreRequest(NamedTuple):
@@ -52,6 +59,8 @@ class RestoreRequest(NamedTuple):
     about them or not (undo and redo). ``head_after`` is head afterwards; ``left_by`` the checkpoint whose content
     these paths had after the operation that is undone, where that can be known. ``others`` are those of the exact
     paths that come from elsewhere than the target. ``begun`` is the intent of the same restore, if it was cut off.
+    ``own_only``: a path that is no longer as the operation that is undone left it is in conflict. ``recreate``: a
+    worktree that is missing is one that is empty.
     """
 
     verb: Verb
@@ -69,6 +78,14 @@ class RestoreRequest(NamedTuple):
     left_by: Loaded | None = None
     notes: tuple[str, ...] = ()
     begun: Intent | None = None
+    conditions: Conditions = NO_CONDITIONS
+    own_only: bool = False
+    recreate: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether this very request was accepted before it was cut off."""
+        return self.begun is not None and self.begun.token == self.token
 
     def wanted(self, path: bytes) -> State | None:
         """Give what is to stand at a path."""
@@ -109,8 +126,12 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
 
     Raises DomainError where the worktree or the target cannot be known well enough to plan.
     """
+    if request.recreate and is_missing(repo):
+        return _prepare_missing(repo, request, asker)
     scan = repo.scan(sink, cancelled=asker.is_cancelled, progress=asker.progress_of("plan"))
     reach("scanned")
+    if not request.passed:
+        check_conditions(repo, request.conditions, scan.root, asker)
     if scan.unknown_rules:
         raise DomainError(
             "permission_denied",
@@ -127,7 +148,33 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
         plan = plan._replace(kept=[path for path in plan.kept if _is_at_or_below(path, request.paths)])
     plan = _without_lost(plan, repo.objects)
     edited = sorted({*_edited(request, plan), *edited_meanwhile(repo, request, plan.steps)})
+    if request.own_only and edited:
+        told = [Exclusion(path, "edited", "it was changed since") for path in edited]
+        plan, edited = _without(plan, told), []
     return Prepared(request, scan, plan, edited, repo.head)
+
+
+def is_missing(repo: Repository) -> bool:
+    """Tell whether there is nothing where the worktree was; raises DomainError where that cannot be known."""
+    try:
+        os.lstat(repo.worktree)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError as error:
+        raise from_os_error(error, "look at the worktree", repo.worktree) from error
+    return False
+
+
+def _prepare_missing(repo: Repository, request: RestoreRequest, asker: Asker) -> Prepared:
+    """Plan as for an empty worktree."""
+    root = DirNode({}, {}, frozenset(), 0o755, EMPTY_TREE, None, None)
+    if not request.passed:
+        check_conditions(repo, request.conditions, root, asker)
+    deltas, staying = _select(request, root, Nowhere())
+    plan = make_plan(deltas, Nowhere(), lambda _path, _is_dir: True, staying)
+    return Prepared(
+        request, ScanResult(root, [], [], [], [], 0, 0, 0), _without_lost(plan, repo.objects), [], repo.head
+    )
 
 
 def _plan(repo: Repository, request: RestoreRequest, scan: ScanResult, disk: Disk) -> Plan:
@@ -143,7 +190,7 @@ def _plan(repo: Repository, request: RestoreRequest, scan: ScanResult, disk: Dis
     return make_plan(deltas, disk, says_absent, [*_left_alone(scan), *staying])
 
 
-def _select(request: RestoreRequest, current: DirectoryView, disk: Disk) -> tuple[list[Delta], list[bytes]]:
+def _select(request: RestoreRequest, current: DirectoryView, disk: Disk | Nowhere) -> tuple[list[Delta], list[bytes]]:
     """Give what differs in the requested paths, and what must stay although a directory above it should go."""
     target = request.target
     if request.paths is None:
@@ -155,7 +202,7 @@ def _select(request: RestoreRequest, current: DirectoryView, disk: Disk) -> tupl
 
 
 def _select_exactly(
-    request: RestoreRequest, paths: Sequence[bytes], current: DirectoryView, disk: Disk
+    request: RestoreRequest, paths: Sequence[bytes], current: DirectoryView, disk: Disk | Nowhere
 ) -> tuple[list[Delta], list[bytes]]:
     exact = set(paths)
     own = exact.difference(*(some for _, some in request.others))
@@ -197,8 +244,11 @@ def _without_lost(plan: Plan, objects: ObjectStore) -> Plan:
     """
     found = (_problem(step, objects) for step in plan.steps)
     told = [problem for problem in found if problem is not None]
-    if not told:
-        return plan
+    return _without(plan, told) if told else plan
+
+
+def _without(plan: Plan, told: list[Exclusion]) -> Plan:
+    """Turn steps into conflicts, and leave out what is below them."""
     gone = {problem.path for problem in told}
     steps = [step for step in plan.steps if step.path not in gone and not _is_below(step.path, gone)]
     return plan._replace(steps=steps, conflicts=sorted([*plan.conflicts, *told]))

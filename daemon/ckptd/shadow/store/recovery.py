@@ -15,17 +15,17 @@ from ckptd.shadow.objects.pack import TEMP_PREFIX as TEMP_PACK
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.record.info import Info
 from ckptd.shadow.record.lookup import Lookup
-from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
+from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome, Verb
 from ckptd.shadow.restore.tidy import tidy
 from ckptd.shadow.store.passes import planned
 from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.trees.view import find_state
 
-__all__ = ["clear_up", "finish_drop", "incomplete", "interrupted", "recover", "sweep", "unfinished"]
+__all__ = ["RESTORES", "clear_up", "finish_drop", "incomplete", "interrupted", "recover", "sweep", "unfinished"]
 
 _logger = logging.getLogger(__name__)
 
-_RESTORES: Final = ("reset", "rollback", "undo", "redo")
+RESTORES: Final[tuple[Verb, ...]] = ("reset", "rollback", "undo", "redo")
 
 
 def sweep(folder: bytes) -> None:
@@ -108,7 +108,7 @@ def unfinished(log: OperationLog) -> Intent | None:
     """Give the newest restore if it was cut off or cancelled; what was given up counts for nothing."""
     for intent in reversed(log.intents.values()):
         outcome = log.outcomes.get(intent.n)
-        if intent.verb in _RESTORES and (outcome is None or outcome.done):
+        if intent.verb in RESTORES and (outcome is None or outcome.done):
             return intent if outcome is None or outcome.head_stays else None
     return None
 

@@ -27,11 +27,12 @@ from ckptd.shadow.restore.writer import Outcome as Written
 from ckptd.shadow.store.adopting import copy_legacy, look_closer
 from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_planned
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.conditions import NO_CONDITIONS, Conditions, check_conditions
 from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.intents import intent_of, new_intent
 from ckptd.shadow.store.passes import passes_of, planned
-from ckptd.shadow.store.preparing import Prepared, RestoreRequest, Terms, open_root, prepare
-from ckptd.shadow.store.recovery import incomplete, interrupted, unfinished
+from ckptd.shadow.store.preparing import Prepared, RestoreRequest, Terms, is_missing, open_root, prepare
+from ckptd.shadow.store.recovery import RESTORES, incomplete, interrupted, unfinished
 from ckptd.shadow.store.repository import Draft, Repository
 from ckptd.shadow.store.resuming import finishing, nothing_to_resume, taking_back
 from ckptd.shadow.store.reversing import accepted_digest, head_reversed, reversal
@@ -80,8 +81,12 @@ class Restorer:
             delete=params.delete,
             notes=tuple(self._notes(target, params)),
             begun=begun,
+            conditions=Conditions.of(params),
+            recreate=params.recreate,
         )
-        if params.recreate and not params.dry_run:
+        if params.recreate and not params.dry_run and is_missing(self._repo):
+            # Nothing is made for a request that is going to be refused.
+            self._refuse(prepare(self._repo, request, HashOnly(), asker))
             self._recreate()
         return self._run(request, asker)
 
@@ -127,23 +132,28 @@ class Restorer:
         answered = self._answered(params.token)
         if answered is not None:
             return answered
+        asker = asker.acting_for(params.session)
         begun = unfinished(log) or incomplete(log)
-        if begun is not None and begun.verb == verb and begun.undoes in log.intents:
+        goes_on = begun is not None and begun.verb == verb and params.session in (None, begun.session)
+        if begun is not None and goes_on and begun.undoes in log.intents:
             return self._reverse(verb, begun.undoes, params, asker, begun)
         number = self._retried(params.token, verb)
-        return self._reverse(verb, self._next(verb, asker) if number is None else number, params, asker)
+        return self._reverse(verb, self._next(verb, params, asker) if number is None else number, params, asker)
 
-    def _next(self, verb: Verb, asker: Asker) -> int:
-        history = self._repo.history
+    def _next(self, verb: Verb, params: StepParams, asker: Asker) -> int:
+        history, intents = self._repo.history, self._repo.log.intents
         numbers = history.undoable if verb == "undo" else history.redoable
-        if numbers:
-            return numbers[-1]
+        wanted = [number for number in numbers if params.session in (None, intents[number].session)]
+        if wanted:
+            return wanted[-1]
+        if params.session is not None:
+            raise DomainError(f"nothing_to_{verb}", f"there is nothing to {verb} of session {params.session}")
         if verb == "undo":
             raise self._nothing_to_undo(asker)
         raise DomainError("nothing_to_redo", "there is no undo to take back")
 
     def _answered(self, token: str) -> RestoreResult | None:
-        outcome = self._repo.log.answered(token)
+        outcome = self._repo.log.answered(token, *RESTORES)
         if outcome is not None and outcome.head_stays:
             raise DomainError("cancelled", "this very request was cancelled before", hint="ask anew")
         return msgspec.json.decode(outcome.result, type=RestoreResult) if outcome is not None else None
@@ -180,6 +190,9 @@ class Restorer:
 
     def _move_head(self, verb: Verb, done: Intent, params: StepParams, asker: Asker) -> RestoreResult:
         """Reverse a reset that changed no file: head is all there is to bring back."""
+        conditions = Conditions.of(params)
+        if conditions != NO_CONDITIONS:
+            check_conditions(self._repo, conditions, self._repo.scan(HashOnly()).root, asker)
         head_after = head_reversed(self._repo, done)
         result = answer_head_moved(head_after, dry_run=params.dry_run)
         if not params.dry_run:

@@ -37,6 +37,8 @@ def reversal(repo: Repository, verb: Verb, done: Intent, terms: Terms, begun: In
         undoes=done.n,
         left_by=_left_by(repo, done),
         begun=begun,
+        conditions=terms.conditions,
+        own_only=terms.own_only,
     )
 
 

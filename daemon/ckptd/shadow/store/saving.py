@@ -18,6 +18,7 @@ from ckptd.shadow.record.oplog import Intent, Outcome
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.conditions import Conditions, check_conditions
 from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.store.repository import Repository
@@ -38,7 +39,8 @@ class Saver:
         """Make a checkpoint, or give head where nothing has changed.
 
         Raises DomainError: ``bad_message``, ``bad_tag``, ``bad_option``, ``tag_exists``, ``worktree_missing``,
-        ``worktree_empty``, ``cancelled``, and storage errors; then no checkpoint has come of it.
+        ``worktree_empty``, ``precondition_failed``, ``cancelled``, and storage errors; then no checkpoint has come of
+        it.
         """
         text = check_text(params.message)
         _check_meta(params.meta)
@@ -64,6 +66,7 @@ class Saver:
             keep=lambda so_far: self._repo.keep(pack, so_far),
         )
         reach("scanned")
+        check_conditions(self._repo, Conditions.of(params), scan.root, asker)
         dropped = self._dropped_by_rules(scan.root)
         self._refuse_sudden_emptiness(scan, force=params.force or bool(dropped))
         info = self._repo.info_of(scan, scan.root.modes)
