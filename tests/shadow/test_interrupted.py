@@ -543,6 +543,6 @@ def test_damaged_content_is_found_before_the_directory_in_its_place_goes(desk):
         byte = file.read(1)
         file.seek(9000)
         file.write(bytes([byte[0] ^ 1]))
-    with refused(desk, "conflicts", b"D"):
+    with refused(desk, "store_damaged", b"D"):
         desk.reset(saved)
     assert os.path.isdir(desk.path(b"D"))

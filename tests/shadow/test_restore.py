@@ -596,8 +596,12 @@ def test_a_missing_blob_is_a_conflict_and_its_file_is_not_touched(desk):
     desk.reopen()
     desk.write(b"a", b"new a")
     desk.write(b"b", b"new b")
-    with refused(desk, "conflicts", b"a"):
+    plan = desk.reset(saved, dry_run=True)
+    assert (left_out(plan.conflicts), plan.written) == ([(b"a", "object_missing")], ["b"])
+    with refused(desk, "object_missing", b"a"):
         desk.reset(saved)
+    with refused(desk, "object_missing", b"a"):
+        desk.rollback(saved, b"a")
     result = desk.reset(saved, skip_conflicts=True)
     assert left_out(result.conflicts) == [(b"a", "object_missing")]
     assert (content(desk, b"a"), content(desk, b"b")) == (b"new a", b"old b")
@@ -641,7 +645,11 @@ def test_a_damaged_blob_is_reported_and_its_file_is_not_touched(desk):
     desk.reopen()
     desk.write(b"a", b"new a")
     desk.write(b"b", b"new b")
-    result = desk.reset(saved)
+    with refused(desk, "store_damaged", b"a"):
+        desk.reset(saved)
+    with refused(desk, "store_damaged", b"a"):
+        desk.rollback(saved, b"a", b"b")
+    result = desk.reset(saved, skip_conflicts=True)
     assert left_out(result.conflicts) == [(b"a", "store_damaged")]
     assert (content(desk, b"a"), content(desk, b"b")) == (b"new a", b"old b")
 

@@ -1,5 +1,6 @@
 """Looking at what the model does not hold: ignored, excluded and skipped things that stand where a restore writes."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -61,7 +62,8 @@ class Disk:
                 return ABSENT
             return Found(problem=blocked.reason, detail=f"{to_text(blocked.at)} is on the way to it")
         except OSError as error:
-            return Found(problem=UNREADABLE, detail=error.strerror)
+            problem = "bad_name" if error.errno == errno.ENAMETOOLONG else UNREADABLE
+            return Found(problem=problem, detail=error.strerror)
 
     def kind(self, path: bytes) -> State | None:
         """Tell what kind of thing stands at a path, without reading it; None for nothing that a tree could hold."""

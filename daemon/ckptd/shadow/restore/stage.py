@@ -11,7 +11,7 @@ from ckptd.shadow.restore.look import Ident, Refused
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK
 
-__all__ = ["TEMPORARY", "Source", "Staged", "file_bits", "is_unfinished", "stage", "temporary_name"]
+__all__ = ["TEMPORARY", "Source", "Staged", "file_bits", "is_link_target", "is_unfinished", "stage", "temporary_name"]
 
 TEMPORARY: Final = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -86,13 +86,18 @@ def stage(dir_fd: int, source: Source, after: State, bits: int) -> Staged:
     return Staged(name, ident, bits)
 
 
+def is_link_target(text: bytes | bytearray) -> bool:
+    """Tell whether a link can have this text as its target."""
+    return bool(text) and b"\0" not in text and len(text) <= _MAX_LINK_BYTES
+
+
 def _stage_link(dir_fd: int, source: Source, after: State) -> Staged:
     target = bytearray()
     for chunk in source.chunks(after.oid):
         target += chunk
         if len(target) > _MAX_LINK_BYTES:
             break
-    if not target or b"\0" in target or len(target) > _MAX_LINK_BYTES:
+    if not is_link_target(target):
         raise Refused("bad_link", "the target of this link can't stand in a file system")
     name = temporary_name()
     os.symlink(bytes(target), name, dir_fd=dir_fd)

@@ -11,7 +11,6 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import ObjectSink
-from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.coverage import Coverage
 from ckptd.shadow.record.lookup import Loaded
 from ckptd.shadow.record.oplog import Intent, Verb
@@ -25,6 +24,7 @@ from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.conditions import NO_CONDITIONS, Conditions, check_conditions
 from ckptd.shadow.store.passes import Before, passes_of, planned, state_before, was_edited
+from ckptd.shadow.store.proving import unwritable
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.trees.compare import Delta, compare, same_state
 from ckptd.shadow.trees.step import State, Step
@@ -146,7 +146,7 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
         os.close(root_fd)
     if request.paths is not None:
         plan = plan._replace(kept=[path for path in plan.kept if _is_at_or_below(path, request.paths)])
-    plan = _without_lost(plan, repo.objects)
+    plan = _without(plan, unwritable(plan.steps, repo.objects, asker))
     edited = sorted({*_edited(request, plan), *edited_meanwhile(repo, request, plan.steps)})
     if request.own_only and edited:
         told = [Exclusion(path, "edited", "it was changed since") for path in edited]
@@ -172,9 +172,8 @@ def _prepare_missing(repo: Repository, request: RestoreRequest, asker: Asker) ->
         check_conditions(repo, request.conditions, root, asker)
     deltas, staying = _select(request, root, Nowhere())
     plan = make_plan(deltas, Nowhere(), lambda _path, _is_dir: True, staying)
-    return Prepared(
-        request, ScanResult(root, [], [], [], [], 0, 0, 0), _without_lost(plan, repo.objects), [], repo.head
-    )
+    plan = _without(plan, unwritable(plan.steps, repo.objects, asker))
+    return Prepared(request, ScanResult(root, [], [], [], [], 0, 0, 0), plan, [], repo.head)
 
 
 def _plan(repo: Repository, request: RestoreRequest, scan: ScanResult, disk: Disk) -> Plan:
@@ -237,37 +236,13 @@ def _is_at_or_below(path: bytes, tops: Iterable[bytes]) -> bool:
     return any(plain == one or plain.startswith(one + b"/") for one in tops)
 
 
-def _without_lost(plan: Plan, objects: ObjectStore) -> Plan:
-    """Turn steps whose content is gone from the store into conflicts: missing is not the same as absent.
-
-    What would have made room for such a content stays, too.
-    """
-    found = (_problem(step, objects) for step in plan.steps)
-    told = [problem for problem in found if problem is not None]
-    return _without(plan, told) if told else plan
-
-
 def _without(plan: Plan, told: list[Exclusion]) -> Plan:
-    """Turn steps into conflicts, and leave out what is below them."""
+    """Turn steps into conflicts. What is below them stays too, for it may have been to make room for them."""
+    if not told:
+        return plan
     gone = {problem.path for problem in told}
     steps = [step for step in plan.steps if step.path not in gone and not _is_below(step.path, gone)]
     return plan._replace(steps=steps, conflicts=sorted([*plan.conflicts, *told]))
-
-
-def _problem(step: Step, objects: ObjectStore) -> Exclusion | None:
-    before, after = step.before, step.after
-    if after is None or after.is_dir or (before is not None and before.oid == after.oid):
-        return None
-    if not objects.can_read(after.oid):
-        return Exclusion(step.path, "object_missing", "its content is missing from the store")
-    if before is not None and before.is_dir:
-        # The directory goes before the content comes, so that damage must be found first.
-        try:
-            for _ in objects.chunks(after.oid):
-                pass
-        except DomainError as error:
-            return Exclusion(step.path, error.kind, error.message)
-    return None
 
 
 def _is_below(path: bytes, tops: Collection[bytes]) -> bool:

@@ -24,6 +24,7 @@ from ckptd.shadow.record.oplog import Intent, Outcome, Verb
 from ckptd.shadow.restore.space import free_bytes, missing_bytes, used_bytes
 from ckptd.shadow.restore.writer import BATCH_STEPS, RestoreWriter, sync
 from ckptd.shadow.restore.writer import Outcome as Written
+from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.store.adopting import copy_legacy, look_closer
 from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_planned
 from ckptd.shadow.store.asker import Asker
@@ -32,6 +33,7 @@ from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.intents import intent_of, new_intent
 from ckptd.shadow.store.passes import passes_of, planned
 from ckptd.shadow.store.preparing import Prepared, RestoreRequest, Terms, is_missing, open_root, prepare
+from ckptd.shadow.store.proving import DAMAGE
 from ckptd.shadow.store.recovery import RESTORES, incomplete, interrupted, unfinished
 from ckptd.shadow.store.repository import Draft, Repository
 from ckptd.shadow.store.resuming import finishing, nothing_to_resume, taking_back
@@ -52,6 +54,25 @@ class _NotHeldError(DomainError):
 
     def __init__(self, why: str) -> None:
         super().__init__("store_damaged", f"the safety checkpoint cannot be read back, so nothing was changed: {why}")
+
+
+def _in_conflict(conflicts: list[Exclusion]) -> DomainError:
+    shown = ", ".join(f"{to_text(item.path)} ({item.reason})" for item in conflicts[:3])
+    paths = [item.path for item in conflicts]
+    damage = [item.reason for item in conflicts if item.reason in DAMAGE]
+    if damage:
+        return DomainError(
+            damage[0],
+            f"the store has lost content, or it is damaged: {shown}; nothing was changed",
+            hint="ckpt verify --read-data tells what else is hurt; --skip-conflicts restores the rest",
+            paths=paths,
+        )
+    return DomainError(
+        "conflicts",
+        f"{len(paths)} paths cannot be restored without loss: {shown}; nothing was changed",
+        hint="move them away, or restore the rest with --skip-conflicts",
+        paths=paths,
+    )
 
 
 class Restorer:
@@ -245,13 +266,7 @@ class Restorer:
                 hint="look at the new plan (--dry-run), then try again",
             )
         if plan.conflicts and not request.skip_conflicts:
-            shown = ", ".join(f"{to_text(item.path)} ({item.reason})" for item in plan.conflicts[:3])
-            raise DomainError(
-                "conflicts",
-                f"{len(plan.conflicts)} paths cannot be restored without loss: {shown}; nothing was changed",
-                hint="move them away, or restore the rest with --skip-conflicts",
-                paths=[item.path for item in plan.conflicts],
-            )
+            raise _in_conflict(plan.conflicts)
 
     def _do_nothing(self, prepared: Prepared, asker: Asker) -> RestoreResult:
         """Record a restore that has no file to change: it makes no safety checkpoint, but a reset moves head."""
