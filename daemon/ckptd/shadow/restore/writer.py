@@ -24,6 +24,7 @@ from ckptd.shadow.trees.tree import storable
 
 __all__ = ["BATCH_STEPS", "Failed", "Outcome", "RestoreWriter", "Source", "sync"]
 
+_AWAY: Final = ("moved", "the worktree itself was moved away or replaced meanwhile")
 BATCH_STEPS: Final = 256
 """As many files of one directory have a temporary beside them, at most."""
 
@@ -91,7 +92,8 @@ class RestoreWriter:
     ``hooks`` is called with a point's name and a path: ``opened``, ``staged``, ``before-create``, ``created``,
     ``before-exchange``, ``before-rename``, ``exchanged``, ``before-aside``, ``aside``, ``before-mkdir``, ``mkdir``,
     ``before-chmod``, ``before-verify``, ``verified``, ``before-unlink``, ``unlinked``, ``before-undo``; what it raises
-    leaves ``run`` after everything not yet final has been undone.
+    leaves ``run`` after everything not yet final has been undone. ``at_home`` tells whether the worktree's own
+    directory is still in its place; nothing more is written where it is not.
     """
 
     def __init__(
@@ -105,8 +107,11 @@ class RestoreWriter:
         progress: Callable[[int, int], None] = lambda _done, _bytes: None,
         hooks: Callable[[str, bytes], None] = lambda _name, _path: None,
         renamer: Renamer | None = None,
+        at_home: Callable[[], bool] = lambda: True,
     ) -> None:
         self._root_fd: Final = root_fd
+        self._at_home: Final = at_home
+        self._leaving = False
         self._root_dev: Final = root_dev
         self._cancelled: Final = cancelled
         self._progress: Final = progress
@@ -120,10 +125,14 @@ class RestoreWriter:
         self._unlocked: dict[int, int] = {}
         self._finished = False
 
+    def _is_at_home(self) -> bool:
+        # Permissions that were opened up are set back wherever the directory is now.
+        return self._leaving or self._at_home()
+
     def run(self, steps: Sequence[Step]) -> Outcome:
         """Do the steps. Nothing is raised for what happens to one of them; the outcome tells it."""
         self._steps, self._failed, self._kept, self._unlocked = steps, {}, set(), {}
-        self._tools, self._begun, self._finished = self._new_tools(), set(), False
+        self._tools, self._begun, self._finished, self._leaving = self._new_tools(), set(), False, False
         jobs = self._plan()
         try:
             self._phase(jobs.unlocks)
@@ -133,6 +142,7 @@ class RestoreWriter:
             self._phase(jobs.settles, deepest_first=True)
             self._finished = True
         finally:
+            self._leaving = True
             self._phase(self._relocks(), deepest_first=True)
         return self._outcome()
 
@@ -195,6 +205,10 @@ class RestoreWriter:
                 self._run_batch(parent, live)
 
     def _run_batch(self, parent: bytes, jobs: list[_Job]) -> None:
+        if not self._is_at_home():
+            for job in jobs:
+                self._fail(job, *_AWAY)
+            return
         try:
             here = walk(self._root_fd, parts_of(parent), self._root_dev)
         except Blocked as error:
@@ -239,6 +253,8 @@ class RestoreWriter:
             self._fail(job, error.kind, error.message)
 
     def _misplaced(self, here: Directory, parent: bytes) -> tuple[str, str | None] | None:
+        if not self._is_at_home():
+            return _AWAY
         try:
             with walk(self._root_fd, parts_of(parent), self._root_dev) as again:
                 return None if again.is_same(here) else ("moved", "its directory was replaced by another meanwhile")

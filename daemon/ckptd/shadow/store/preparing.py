@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ckpt_protocol.checkpoint import StepParams
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ResumeParams
-from ckptd.errors import DomainError, from_os_error
+from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import ObjectSink
@@ -24,13 +24,20 @@ from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.conditions import NO_CONDITIONS, Conditions, check_conditions
 from ckptd.shadow.store.passes import Before, passes_of, planned, state_before, was_edited
+from ckptd.shadow.store.place import Place, is_missing, open_root, place_of, require_place
 from ckptd.shadow.store.proving import unwritable
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.trees.compare import Delta, compare, same_state
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.view import DirectoryView, find_state
 
-__all__ = ["Prepared", "RestoreRequest", "Terms", "edited_meanwhile", "is_missing", "open_root", "prepare"]
+__all__ = [
+    "Prepared",
+    "RestoreRequest",
+    "Terms",
+    "edited_meanwhile",
+    "prepare",
+]
 
 
 class Terms(NamedTuple):
@@ -94,7 +101,7 @@ class RestoreRequest(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A request, looked at.
+    """A request, looked at; ``place`` is the directory that was looked at, None for one that is missing.
 
     ``edited`` are paths that an undo or redo, or one that goes on with what was cut off, overwrites although they have
     changed since.
@@ -105,20 +112,13 @@ class Prepared(NamedTuple):
     plan: Plan
     edited: list[bytes]
     head_before: str | None
+    place: Place | None = None
 
     def earlier(self, passes: Sequence[Before]) -> list[Step]:
         """Give the steps that were planned before the restore was cut off."""
         begun, wanted = self.request.begun, self.request.wanted
         paths = sorted(planned(begun)) if begun is not None else []
         return [Step(path, state_before(passes, path), wanted(path)) for path in paths]
-
-
-def open_root(repo: Repository) -> int:
-    """Open the worktree's own directory; raises DomainError."""
-    try:
-        return os.open(repo.worktree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise from_os_error(error, "open the worktree", repo.worktree) from error
 
 
 def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: Asker) -> Prepared:
@@ -128,6 +128,7 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
     """
     if request.recreate and is_missing(repo):
         return _prepare_missing(repo, request, asker)
+    place = place_of(repo)
     scan = repo.scan(sink, cancelled=asker.is_cancelled, progress=asker.progress_of("plan"))
     reach("scanned")
     if not request.passed:
@@ -139,6 +140,7 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
             hint="make it readable, then try again",
             paths=scan.unknown_rules,
         )
+    require_place(repo, place)
     root_fd = open_root(repo)
     try:
         plan = _plan(repo, request, scan, Disk(root_fd, sink, repo.guard, mounts_below(repo.worktree)))
@@ -151,18 +153,7 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
     if request.own_only and edited:
         told = [Exclusion(path, "edited", "it was changed since") for path in edited]
         plan, edited = _without(plan, told), []
-    return Prepared(request, scan, plan, edited, repo.head)
-
-
-def is_missing(repo: Repository) -> bool:
-    """Tell whether there is nothing where the worktree was; raises DomainError where that cannot be known."""
-    try:
-        os.lstat(repo.worktree)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError as error:
-        raise from_os_error(error, "look at the worktree", repo.worktree) from error
-    return False
+    return Prepared(request, scan, plan, edited, repo.head, place)
 
 
 def _prepare_missing(repo: Repository, request: RestoreRequest, asker: Asker) -> Prepared:

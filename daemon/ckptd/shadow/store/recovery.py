@@ -117,7 +117,7 @@ def incomplete(log: OperationLog) -> Intent | None:
     """Give the newest restore if it could not change all of its paths."""
     for intent in reversed(log.intents.values()):
         outcome = log.outcomes.get(intent.n)
-        if intent.verb in _RESTORES and (outcome is None or outcome.done):
+        if intent.verb in RESTORES and (outcome is None or outcome.done):
             return intent if outcome is not None and outcome.incomplete else None
     return None
 

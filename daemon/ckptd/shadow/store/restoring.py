@@ -7,6 +7,7 @@ write; the intent names the safety checkpoint and all paths, so that a restore t
 import contextlib
 import os
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, NoReturn
 
 import msgspec
@@ -32,7 +33,8 @@ from ckptd.shadow.store.conditions import NO_CONDITIONS, Conditions, check_condi
 from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.intents import intent_of, new_intent
 from ckptd.shadow.store.passes import passes_of, planned
-from ckptd.shadow.store.preparing import Prepared, RestoreRequest, Terms, is_missing, open_root, prepare
+from ckptd.shadow.store.place import Place, is_at, is_missing, open_root, require_place
+from ckptd.shadow.store.preparing import Prepared, RestoreRequest, Terms, prepare
 from ckptd.shadow.store.proving import DAMAGE
 from ckptd.shadow.store.recovery import RESTORES, incomplete, interrupted, unfinished
 from ckptd.shadow.store.repository import Draft, Repository
@@ -292,10 +294,15 @@ class Restorer:
         self._read_back(draft.id, steps, fresh)
         earlier = self._earlier(prepared)
         asker.check(request.verb)
+        require_place(self._repo, prepared.place)
         intent = intent_of(self._repo, request, asker, draft, steps)
-        self._begin(intent, draft, request.begun)
-        reach("begun")
-        written, half_done = self._carry_out(steps, asker)
+        root_fd = open_root(self._repo)
+        try:
+            self._begin(intent, draft, request.begun)
+            reach("begun")
+            written, half_done = self._carry_out(root_fd, steps, prepared.place, asker)
+        finally:
+            os.close(root_fd)
         cancelled = any(one.reason == "cancelled" for one in written.failed)
         result = answer_done(prepared, intent.safety, written, earlier, overwritten_in=draft.id, cancelled=cancelled)
         result = msgspec.structs.replace(result, stats=count_work(prepared.scan, pack, steps, written.written))
@@ -431,26 +438,25 @@ class Restorer:
                     repo.refs.withdraw_checkpoint(draft.seq)
             raise
 
-    def _carry_out(self, steps: list[Step], asker: Asker) -> tuple[Written, list[bytes]]:
+    def _carry_out(
+        self, root_fd: int, steps: list[Step], place: Place | None, asker: Asker
+    ) -> tuple[Written, list[bytes]]:
         """Write; give what came of it, and the paths that failed when a part of them was done."""
-        root_fd = open_root(self._repo)
-        try:
-            writer = RestoreWriter(
-                root_fd,
-                self._repo.objects,
-                umask=_UMASK,
-                root_dev=os.fstat(root_fd).st_dev,
-                cancelled=asker.is_cancelled,
-                progress=asker.progress_of("write", len(steps)),
-                hooks=self._repo.settings.hooks,
-            )
-            written = writer.run(steps)
-            reach("restored")
-            sync(root_fd)
-            reach("synced")
-            return written, writer.half_done
-        finally:
-            os.close(root_fd)
+        writer = RestoreWriter(
+            root_fd,
+            self._repo.objects,
+            umask=_UMASK,
+            root_dev=os.fstat(root_fd).st_dev,
+            cancelled=asker.is_cancelled,
+            progress=asker.progress_of("write", len(steps)),
+            hooks=self._repo.settings.hooks,
+            at_home=partial(is_at, self._repo, place, root_fd),
+        )
+        written = writer.run(steps)
+        reach("restored")
+        sync(root_fd)
+        reach("synced")
+        return written, writer.half_done
 
     def _conclude(
         self,

@@ -18,7 +18,8 @@ from ckptd.shadow.scan.mounts import mounts_below
 from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.answer import implied_directories
 from ckptd.shadow.store.passes import passes_of, planned, state_before
-from ckptd.shadow.store.preparing import RestoreRequest, Terms, open_root
+from ckptd.shadow.store.place import open_root
+from ckptd.shadow.store.preparing import RestoreRequest, Terms
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.reversing import accepted_digest, reversal
 from ckptd.shadow.trees.compare import same_state
