@@ -238,11 +238,38 @@ def _nothing_to_own(checkpoint_dir: bytes, lock_path: bytes) -> bool:
 def _prepare(checkpoint_dir: bytes) -> None:
     try:
         _check_owner(checkpoint_dir)
-        os.makedirs(checkpoint_dir, 0o700, exist_ok=True)
+        _make_durably(checkpoint_dir)
     except FileExistsError as error:
         raise _not_a_directory(checkpoint_dir) from error
     except OSError as error:
         raise from_os_error(error, "make the checkpoint directory", checkpoint_dir) from error
+
+
+def _make_durably(path: bytes) -> None:
+    """Make a directory and those above it; raises OSError. All stores would be gone with its name after a power cut."""
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(path)
+    if not os.path.lexists(parent):
+        _make_durably(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    _sync_names(parent)
+
+
+def _sync_names(directory: bytes) -> None:
+    try:
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        # One may make a directory where one may not list: there it stays to the system when the name is on disk.
+        return
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _check_owner(checkpoint_dir: bytes) -> None:

@@ -23,9 +23,8 @@ pytestmark = pytest.mark.core
 
 SOURCES = list(Path(ckptd.__file__).parent.rglob("*.py"))
 
-BY_OTHERS = {"store-aside", "worktree-before-rename", "worktree-before-undo", "refs-packed", "ref-deleted"}
-"""Steps that are not in the plan of the kills: of a prune, of file systems without exchange, of directories that go, of
-drops and of housekeeping."""
+BY_OTHERS = {"store-aside", "worktree-before-rename", "worktree-before-undo"}
+"""Steps that are not in the plan of the kills: of a prune, of file systems without exchange, of directories that go."""
 
 
 def in_source() -> list[str]:

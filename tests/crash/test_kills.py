@@ -22,6 +22,9 @@ IN_EVERY_RUN = [
     ("redo", "synced", 1),
     ("rollback", "worktree-verified", 1),
     ("reset", "concluded", 1),
+    ("drop", "ref-deleted", 1),
+    ("gc", "merged", 1),
+    ("gc", "pack-hidden", 1),
 ]
 """What a restore has half done: the rest of the plan is taken as chance has it."""
 

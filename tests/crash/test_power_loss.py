@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
+from ckpt_protocol.checkpoint import DropParams
+from ckpt_protocol.store import GcParams
+from ckptd.core.ports import Caller
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.record.logtrim import Bounds
@@ -290,6 +293,46 @@ def test_a_log_that_is_cut(desk: Desk):
     desk.write(b"folder/file", b"more")
     counts = play_save(desk, lambda desk: desk.save(), known, worktree(desk))
     assert counts.disks > 10
+
+
+def drop(desk: Desk, one: str, token: str) -> None:
+    desk.writer.drop(DropParams(**desk.common(), token=token, ids=[one]), Caller("test"))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_drop(desk: Desk, packed: bool):
+    """The dropped one is there, whole, or it is gone; all others are there. What had begun is done to its end."""
+    known = history(desk)
+    victim = desk.save("third").id
+    if packed:
+        desk.repo.refs.pack(1)
+    token, counts = desk.token(), Counts()
+    scene = staged(desk, lambda desk: drop(desk, victim, token), known)
+    for number, answered in cuts(scene, counts, effort.examples(1, 4)):
+        desk.open(create=False)
+        check_store(scene, known, number)
+        if answered:
+            assert victim not in {one.id for one in desk.list().checkpoints}
+        elif victim in {one.id for one in desk.list().checkpoints}:
+            drop(desk, victim, token)
+        check_store(scene, known, number)
+        check_next_save(desk)
+    counts.tell(len(scene.calls))
+    assert counts.disks > 10
+
+
+def collect(desk: Desk) -> None:
+    run = desk.writer.gc(GcParams(**desk.common(), token=desk.token()), Caller("test"))
+    while run.step() is None:
+        pass
+
+
+def test_a_collection(desk: Desk):
+    known = history(desk)
+    victim = desk.save("third").id
+    drop(desk, victim, desk.token())
+    counts = play_save(desk, collect, known, known[list(known)[-1]])
+    assert counts.disks > 20
 
 
 def test_a_merge_of_packs(desk: Desk):

@@ -26,6 +26,7 @@ from support.worktrees import run_git, verify
 __all__ = ["Driver", "tree_id"]
 
 _RESTORES = ("reset", "rollback", "undo", "redo", "finish", "take back")
+_OF_RESTORES = ("checkpoint.restore", "checkpoint.undo", "checkpoint.redo", "worktree.resume")
 _MOST_SAVES = 300
 
 _TEMPORARY = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
@@ -216,6 +217,8 @@ class Driver:
             self._edit()
             fields = {"token": token(), "message": verb, **({"tag": f"t{len(self._seqs)}"} if "tag" in verb else {})}
             return Operation("checkpoint.save", fields, look(bytes(self._mortal.ws)))
+        if verb in ("drop", "gc"):
+            return self._upkeep(verb)
         if verb in ("finish", "take back"):
             return self._cut_off(verb)
         target = self._save()
@@ -232,6 +235,18 @@ class Driver:
         self._mortal.call("checkpoint.undo", token=token())
         assert _plain(look(bytes(self._mortal.ws))) == _plain(wreck)
         return Operation("checkpoint.redo", {"token": token()}, wanted)
+
+    def _upkeep(self, verb: str) -> Operation:
+        """Have a checkpoint too many, which is head, to be dropped; or have it dropped, so that its content can go."""
+        self._edit()
+        victim = self._save()
+        del self._known[victim]
+        drop = {"token": token(), "ids": [victim], "force": True}
+        world = look(bytes(self._mortal.ws))
+        if verb == "drop":
+            return Operation("checkpoint.drop", drop, world)
+        self._mortal.call("checkpoint.drop", **drop)
+        return Operation("store.gc", {"token": token()}, world)
 
     def _cut_off(self, verb: str) -> Operation:
         """Have a reset that was cut off, to be gone on with or taken back."""
@@ -330,7 +345,7 @@ class Driver:
         then = then or self._chance.choice(("retry", "retry", "retry", "undo" if cut_off else "leave", "leave"))
         self.tally[f"then {then}"] += 1
         if then == "retry":
-            self._retry(operation, before, edited, listed)
+            self._retry(operation, edited, listed)
         elif then == "undo":
             self._mortal.call("checkpoint.undo", token=token())
             # An undo that was cut off is gone on with.
@@ -411,7 +426,7 @@ class Driver:
 
     def _check_interrupted(self, operation: Operation, before: World, listed: list[dict[str, Any]]) -> bool:
         """A restore that had begun is reported with its own safety checkpoint, which holds what was there."""
-        if operation.method == "checkpoint.save":
+        if operation.method not in _OF_RESTORES:
             return False
         safety = self._interrupted()
         if safety is None or safety == self._open_before:
@@ -427,8 +442,11 @@ class Driver:
         safety = self._mortal.call("worktree.status")["interrupted"]
         return None if safety is None else str(safety)
 
-    def _retry(self, operation: Operation, before: World, edited: World, listed: list[dict[str, Any]]) -> None:
-        del before
+    def _retry(self, operation: Operation, edited: World, listed: list[dict[str, Any]]) -> None:
+        if operation.method == "store.gc":
+            self._send(operation)
+            assert self._mortal.call("store.verify", read_data=True)["clean"]
+            return
         now = look(bytes(self._mortal.ws))
         answer = self._send(operation)
         if operation.method == "checkpoint.save":
@@ -436,6 +454,11 @@ class Driver:
             self._acknowledge(answer, operation.after if was_there else now)
             again = self._send(operation)
             assert again["id"] == answer["id"], "a request that was sent again was done twice"
+            return
+        if operation.method == "checkpoint.drop":
+            gone = {one["id"] for one in answer["dropped"]}
+            assert gone.isdisjoint(one["id"] for one in self._mortal.call("checkpoint.list")["checkpoints"])
+            assert self._send(operation) == answer, "a request that was sent again was answered otherwise"
             return
         after = look(bytes(self._mortal.ws))
         assert _plain(_without(after, edited)) == _plain(_without(operation.after, edited)), (

@@ -40,12 +40,22 @@ _RESTORE = [
 ]
 _RESUME = ("scanned", "safe", "begun", "log-durable", "checkpoint-durable", "restored", "synced", "concluded")
 _RESUME += ("worktree-created", "worktree-exchanged", "worktree-aside", "worktree-verified", "worktree-unlinked")
+_DROP = [
+    *((step, nth) for step in ("log-written", "log-durable", "ref-deleted") for nth in (1, 2)),
+    *((step, 1) for step in ("head-written", "file-named", "refs-packed")),
+]
+_GC = [
+    *((step, nth) for step in ("ref-deleted", "pack-hidden") for nth in (1, 2, 3)),
+    *((step, 1) for step in ("refs-packed", "merged", "packs-gone", *_PACK)),
+]
 PLAN = [
     *(("save", *one) for one in _SAVE),
     *(("tagged save", step, 1) for step in ("checkpoint-durable", "tag-durable", "log-durable")),
     *(("first save", step, 1) for step in ("store-written", "store-named", "opened", "settled", "pack-synced")),
     *((verb, *one) for verb in ("reset", "rollback", "undo", "redo") for one in _RESTORE),
     *((verb, step, 1) for verb in ("finish", "take back") for step in _RESUME),
+    *(("drop", *one) for one in _DROP),
+    *(("gc", *one) for one in _GC),
 ]
 """Verb, step and the how-manieth time that the step is reached."""
 

@@ -20,6 +20,7 @@ from support.cli_run import ROOT
 __all__ = ["Died", "Mortal", "Refused", "token"]
 
 _PATIENCE_S = 60.0
+_OF_A_WORKTREE = ("worktree.status", "worktree.resume", "store.gc", "store.verify")
 
 
 class Died(Exception):
@@ -110,7 +111,7 @@ class Mortal:
         found = os.stat(place) if place.exists() else None
         told = {"path": str(place), **({"dev": str(found.st_dev), "ino": str(found.st_ino)} if found else {})}
         own: dict[str, Any] = {"checkpoint_dir": str(self.checkpoint_dir)}
-        if method.startswith("checkpoint.") or method in ("worktree.status", "worktree.resume"):
+        if method.startswith("checkpoint.") or method in _OF_A_WORKTREE:
             own["worktree"] = told
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**own, **params}}
         return self._result(self._exchange(json.dumps(request).encode() + b"\n"))

@@ -170,8 +170,14 @@ class Disk:
 
     def _rename(self, call: Call) -> None:
         folder, name = self._at(call.path)
-        assert os.path.dirname(call.other) == os.path.dirname(call.path), "a rename into another directory"
-        folder.change({os.path.basename(call.other): None, name: self._find(call.other)})
+        other, old = self._at(call.other)
+        node = other.now[old]
+        if other is folder:
+            folder.change({old: None, name: node})
+        else:
+            # Two directories, each safe by itself: it may come to be in both, or in neither.
+            other.change({old: None})
+            folder.change({name: node})
 
     def _exchange(self, call: Call) -> None:
         folder, name = self._at(call.path)
