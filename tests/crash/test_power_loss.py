@@ -117,7 +117,11 @@ def cuts(scene: Scene, counts: Counts, samples: int) -> Iterator[tuple[int, bool
         disk.apply(call)
         answered = answered or (call.what, call.path) == ("mark", ANSWER.encode())
         kinds = [(NAMES[names], DATA[data]) for names, data in (EVERY_KIND if effort.LONG else SOME_KINDS)]
-        kinds += [chances(number * 100 + sample) for sample in range(samples)]
+        if effort.LONG or number % 3 == 0:
+            kinds += [chances(number * 100 + sample) for sample in range(samples)]
+        if call.what == "data" and not effort.LONG:
+            # The call that wrote it follows: a sync or a name.
+            continue
         for names, data in kinds:
             counts.cuts += 1
             state = disk.state(names, data)
@@ -141,7 +145,7 @@ def check_store(scene: Scene, known: dict[str, Contents], number: int) -> None:
         assert one.id not in known or there == known[one.id]
     if known:
         assert desk.head() in {one.id for one in listed.checkpoints}
-    if number % 7 == 0:
+    if number % 11 == 0:
         verify(desk.folder)
 
 
