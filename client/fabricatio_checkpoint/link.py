@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import _socket
-import json
 import time
 
 from ckpt_protocol.framing import MAX_REPLY_BYTES, MAX_REQUEST_BYTES, FrameDecoder, FrameTooLargeError, encode_frame
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
+from fabricatio_checkpoint import jsontext
 from fabricatio_checkpoint.errors import CheckpointError, error_of, from_reply
 
 TYPE_CHECKING = False
@@ -211,7 +211,7 @@ def _frame(request_id: int | None, method: str, params: dict[str, Any]) -> bytes
     if request_id is not None:
         document["id"] = request_id
     try:
-        frame = encode_frame(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8"))
+        frame = encode_frame(jsontext.dumps(document).encode("utf-8"))
     except UnicodeEncodeError as error:
         what = ascii(error.object[error.start : error.end])
         raise error_of("bad_message", f"text that is not valid Unicode: {what}", method=method) from error
@@ -224,7 +224,7 @@ def _frame(request_id: int | None, method: str, params: dict[str, Any]) -> bytes
 
 def _document(frame: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(frame)
+        document = jsontext.loads(frame.decode("utf-8", "surrogatepass"))
     except ValueError as error:
         raise error_of("internal", "the daemon's answer is not JSON") from error
     if not isinstance(document, dict):
