@@ -181,6 +181,7 @@ async def test_those_who_only_wait_hold_nobody_up(endpoint):
         await until(lambda: served.server.connections == tcp.MAX_UNPROVED)
         heard = await anyio.to_thread.run_sync(told, endpoint, b"CKPT-AUTH 1 ")
         assert is_refusal(heard)
+        assert b"others are about to prove" in heard
         crowded.pop().close()
         await until(lambda: served.server.connections == tcp.MAX_UNPROVED - 1)
         assert "result" in await anyio.to_thread.run_sync(asked, endpoint)

@@ -4,11 +4,13 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
+from support import poll
 from support.live import Place
 
 pytestmark = pytest.mark.e2e
@@ -91,6 +93,37 @@ def test_a_token_that_others_may_read_is_refused_by_the_client(over_tcp):
     assert "0600" in error["message"]
     token.chmod(0o600)
     over_tcp.done("ls")
+
+
+def test_the_doctor_asks_over_tcp_and_finds_who_is_no_daemon(over_tcp):
+    over_tcp.save()
+    well = over_tcp.json("doctor")
+    assert well["findings"] == []
+    over_tcp.kill(signal.SIGKILL)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        threading.Thread(target=answer_as_a_web_server, args=(other, []), daemon=True).start()
+        address_file(over_tcp).write_text(f"tcp:127.0.0.1:{other.getsockname()[1]}\n")
+        found = over_tcp.json("doctor", code=3)["findings"]
+        other.shutdown(socket.SHUT_RDWR)
+    (one,) = [one for one in found if one["check"] == "socket"]
+    assert (one["path"], "does not speak" in one["problem"]) == (str(address_file(over_tcp)), True)
+
+
+def test_a_stop_waits_for_the_end_of_what_runs(over_tcp):
+    over_tcp.done("daemon", "start")
+    over_tcp.heavy(24)
+    saving = over_tcp.start("save", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    poll.until(over_tcp.is_busy)
+    over_tcp.done("daemon", "stop")
+    assert not over_tcp.daemons(), "the process has ended when the command has"
+    assert saving.wait(60) == 0
+
+
+def test_systemd_gets_no_unit_for_an_address_that_it_cannot_pass(over_tcp):
+    outcome = over_tcp.ckpt("daemon", "install")
+    assert outcome.code == 60
+    assert "Unix socket" in outcome.stderr
+    assert not (over_tcp.home / ".config" / "systemd").exists()
 
 
 @pytest.mark.parametrize("address", ["tcp:0.0.0.0:0", "tcp:localhost:0", "tcp:127.0.0.1:x"])

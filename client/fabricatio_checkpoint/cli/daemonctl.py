@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from ckpt_protocol.address import file_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,12 +38,13 @@ def _is_zombie(pid: int) -> bool:
         return False
 
 
-def wait_until_ended(pid: int, socket: str, seconds: float) -> bool:
+def wait_until_ended(pid: int, address: str, seconds: float) -> bool:
     """Wait until a daemon that was told to stop has ended; False where it has not after ``seconds``.
 
     It is never asked by connecting: under socket activation that would start the next one. A socket that is gone
     while the process seems to live gives the process a moment more (in a container the number may be another's).
     """
+    socket = file_of(address)
     deadline = time.monotonic() + seconds
     while is_alive(pid):
         now = time.monotonic()
