@@ -11,7 +11,6 @@ import hashlib
 import os
 import random
 import shutil
-import tempfile
 from pathlib import Path
 
 __all__ = ["Ground"]
@@ -76,7 +75,7 @@ class Ground:
         """Tell whether a path means something below the base, or nothing at all."""
         if "\0" in path or not path.startswith("/"):
             return True
-        return os.path.normpath(path).startswith(self.base)
+        return os.path.commonpath([self.base, os.path.normpath(path)]) == self.base
 
     def outside(self) -> dict[str, str]:
         """Describe every file that no request may change."""
@@ -103,11 +102,11 @@ class Ground:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(f"{rng.random()}\n" * rng.randrange(30))
 
-    @staticmethod
-    def _census() -> set[str]:
+    def _census(self) -> set[str]:
         found = set()
-        for folder in ("/", os.path.expanduser("~"), tempfile.gettempdir()):
-            found.update(os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(_OURS))
+        for folder in ("/", os.path.expanduser("~"), os.path.dirname(self.base)):
+            ours = (*_OURS, os.path.basename(self.base))
+            found.update(os.path.join(folder, name) for name in os.listdir(folder) if name.startswith(ours))
         return found
 
     @staticmethod

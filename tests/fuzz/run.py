@@ -55,6 +55,8 @@ class Fuzz:
         self.kinds: Counter[str] = Counter()
         self.examples: dict[str, str] = {}
         self.memory: list[tuple[int, int]] = []
+        self.talks = False
+        """Whether to say on the way how far it is."""
         self._rng = random.Random(seed)
         self._frames = Frames(self.ground, self._rng)
         self._pests: list[socket.socket] = []
@@ -155,6 +157,8 @@ class Fuzz:
         sent = self.counts["frames"]
         if not self.memory or sent - self.memory[-1][0] >= _SAMPLE_EVERY:
             self.memory.append((sent, _resident_bytes(self._daemon.pid)))
+            if self.talks:
+                print(f"{sent} frames, {self.memory[-1][1] >> 20} MiB, {len(self.faults)} faults", flush=True)
 
     def _stop(self) -> None:
         if self._daemon.poll() is not None:
@@ -244,6 +248,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave the daemon's files, and say where")
     options = parser.parse_args()
     fuzz = Fuzz(options.seed)
+    fuzz.talks = True
     began = time.monotonic()
     try:
         fuzz.run(options.frames)
