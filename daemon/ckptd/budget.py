@@ -26,16 +26,18 @@ class Budget:
         self._limit = limit_bytes
         self._accounts: set[Account] = set()
 
-    def open(self, end: Callable[[], None]) -> "Account":
-        """Open the account of a connection; ``end`` ends it."""
-        account = Account(self, end)
+    def account(self, end: Callable[[], None]) -> "Account":
+        """Give an account for a connection, to be used in a ``with`` block; ``end`` ends the connection."""
+        return Account(self, end)
+
+    def enter(self, account: "Account") -> None:
+        """Take an account into the count: before that nothing is held, and nothing has to be given back."""
         self._accounts.add(account)
-        return account
 
     def change(self, bytes_more: int) -> None:
         """Count more bytes, or fewer."""
         self.total_bytes += bytes_more
-        if self.total_bytes > self._limit:
+        if self.total_bytes > self._limit and self._accounts:
             # One that was ended already counts as well: what it holds is about to go, and nobody else has to.
             max(self._accounts, key=lambda account: account.held_bytes).end()
 
@@ -57,6 +59,7 @@ class Account:
         self._fell = anyio.Event()
 
     def __enter__(self) -> "Account":
+        self._budget.enter(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

@@ -57,7 +57,7 @@ class Connection(Outbox):
         self.in_flight = 0
         self.last_active = time.monotonic()
         self._at_work = 0
-        self._account = (budget or Budget()).open(self.abandon)
+        self._account = (budget or Budget()).account(self.abandon)
         self._quiet = anyio.Event()
         self._client = client
         self._handling = handling

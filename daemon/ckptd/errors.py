@@ -34,6 +34,8 @@ _BY_ERRNO: Final = {
     **dict.fromkeys(_NO_SPACE, ("no_space", "free some space, then try again")),
     errno.EACCES: ("permission_denied", "check the owner and the permissions"),
     errno.EPERM: ("permission_denied", "check the owner and the permissions"),
+    errno.ENOTDIR: ("not_a_directory", "a part of the path is something else"),
+    errno.ENAMETOOLONG: ("bad_path", "use shorter names"),
     errno.EROFS: ("read_only", "the file system is mounted read-only"),
     errno.EMFILE: ("too_many_files", "raise the limit of open files (ulimit -n)"),
     errno.ENFILE: ("too_many_files", "the system has no file descriptors left"),

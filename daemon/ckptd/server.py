@@ -61,6 +61,7 @@ class Server:
         self._budget = budget or Budget()
         self._connections: set[Connection] = set()
         self._leaving: set[Connection] = set()
+        self._unproved: set[Connection] = set()
         self._full = Seldom(_logger)
         self._strangers = Seldom(_logger)
         self._accepting = anyio.CancelScope()
@@ -118,20 +119,22 @@ class Server:
             tasks.start_soon(self._serve, client, connection)
 
     def _make_room(self) -> bool:
-        """Hang up on the client that has rested longest; False where none has rested long enough."""
+        """Hang up on the client that has rested longest, on one that has proved nothing first; False if none rests."""
         latest = time.monotonic() - self._rested_s
         resting = [one for one in self._connections - self._leaving if one.rests and one.last_active < latest]
         if not resting:
             return False
-        longest = min(resting, key=lambda one: one.last_active)
+        longest = min(resting, key=lambda one: (one not in self._unproved, one.last_active))
         self._full.warn("hung up on a client that rested, for there are %s", len(self._connections))
         self._leaving.add(longest)
         longest.abandon()
         return True
 
     async def _serve(self, client: Stream, connection: Connection) -> None:
+        self._unproved.add(connection)
         try:
             await client.prove()
+            self._unproved.discard(connection)
             await connection.run()
         except (NotProvedError, OSError) as error:
             self._strangers.warn("refused a connection: %s", error)
@@ -140,6 +143,7 @@ class Server:
             client.close()
             self._connections.discard(connection)
             self._leaving.discard(connection)
+            self._unproved.discard(connection)
             self.last_active = time.monotonic()
 
     async def _look_after_address(self, tasks: anyio.abc.TaskGroup) -> None:

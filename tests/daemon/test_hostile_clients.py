@@ -1,12 +1,14 @@
 """Clients that ask for much and fetch nothing, that sit there, and that come in crowds."""
 
 import contextlib
+import gc
 import json
 import os
 import resource
 import socket
 import struct
 import threading
+import weakref
 from pathlib import Path
 
 import anyio
@@ -84,6 +86,16 @@ async def test_over_the_budget_the_one_that_holds_most_has_to_go(short_dir) -> N
         served.manager.instead = None
         assert "result" in await other.call("checkpoint.save", SAVE)
         await until(lambda: budget.total_bytes == 0)
+
+
+async def test_a_connection_that_was_turned_away_leaves_nothing_in_the_budget() -> None:
+    budget = Budget()
+    account = weakref.ref(budget.account(lambda: None))
+    gc.collect()
+    assert account() is None
+    with budget.account(lambda: None) as entered, entered.holding(5):
+        assert budget.total_bytes == 5
+    assert budget.total_bytes == 0
 
 
 async def test_frames_that_never_end_are_counted_too(short_dir) -> None:

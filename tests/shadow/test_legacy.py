@@ -76,6 +76,14 @@ def test_the_folder_of_another_worktree_is_not_taken(desk, old):
     assert legacy_folders(desk.checkpoint_dir, other) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_folder_that_another_user_has_put_there_is_not_taken(desk, old):
+    os.chown(old.folder, 65534, 65534)
+    assert legacy_folders(desk.checkpoint_dir, desk.root) == []
+    os.chown(old.folder, os.geteuid(), os.getegid())
+    assert legacy_folders(desk.checkpoint_dir, desk.root) != []
+
+
 def test_a_folder_under_another_name_of_the_worktree_counts_too(desk, old):
     alias = os.path.join(desk.base, b"alias")
     os.symlink(desk.root, alias)

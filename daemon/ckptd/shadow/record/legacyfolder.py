@@ -33,7 +33,11 @@ def legacy_folders(checkpoint_dir: bytes, worktree: bytes) -> list[bytes]:
 
 def _is_of(folder: bytes, worktree: bytes) -> bool:
     try:
-        if not stat.S_ISDIR(os.lstat(folder).st_mode) or os.path.lexists(os.path.join(folder, b"ckpt")):
+        found = os.lstat(folder)
+        # One that another user has put there is not believed: whatever it holds could be restored.
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            return False
+        if os.path.lexists(os.path.join(folder, b"ckpt")):
             return False
         data = read_regular(os.path.join(folder, b"config"), _MAX_CONFIG_BYTES)
     except OSError:

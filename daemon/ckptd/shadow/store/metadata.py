@@ -7,7 +7,7 @@ import msgspec
 
 from ckpt_protocol.structs import WirePath, from_wire, to_wire
 from ckpt_protocol.wirepath import PathError, check_absolute, to_text
-from ckptd.errors import DomainError
+from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import read_if_there, replace_file
 
 __all__ = ["FORMAT", "Metadata", "describe", "owner_of", "read_metadata", "write_metadata"]
@@ -66,8 +66,9 @@ def read_metadata(folder: bytes) -> Metadata:
     """Read a store's metadata.
 
     Raises DomainError: ``store_format`` for a format that this version does not know, which is left untouched;
-    ``store_damaged`` where it is missing or malformed.
+    ``foreign_owner`` for a folder that another user has put there; ``store_damaged`` where it is missing or malformed.
     """
+    _refuse_anothers(folder)
     data = read_if_there(_path(folder))
     if data is None:
         raise DomainError("store_damaged", f"{to_text(folder)} is not a store: it has no metadata", paths=(folder,))
@@ -87,6 +88,21 @@ def read_metadata(folder: bytes) -> Metadata:
             "store_damaged", f"the metadata of {to_text(folder)} is malformed", paths=(folder,)
         ) from error
     return metadata
+
+
+def _refuse_anothers(folder: bytes) -> None:
+    """A restore writes what the store says: whoever can make one here could have anything written."""
+    try:
+        user = os.lstat(folder).st_uid
+    except OSError as error:
+        raise from_os_error(error, "look at", folder) from error
+    if user != os.geteuid():
+        raise DomainError(
+            "foreign_owner",
+            f"the store {to_text(folder)} belongs to user {user}, this is user {os.geteuid()}",
+            hint="run as that user, or use a checkpoint directory that nobody else can write to",
+            paths=(folder,),
+        )
 
 
 def owner_of(folder: bytes) -> bytes | None:
