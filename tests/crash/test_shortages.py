@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ckpt_protocol.checkpoint import DropParams
+from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.restore.space import missing_bytes
@@ -78,6 +80,27 @@ def test_a_full_store(desk: Desk, leave: int):
         assert now(desk) == held
         desk.undo()
         assert now(desk) == mine
+        check_clean(desk)
+        desk.close()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_history_can_be_deleted_on_a_full_disk(desk: Desk, number: int):
+    with tiny_disk(desk.checkpoint_dir, 512):
+        desk.write(b"file", os.urandom(9000))
+        ids = [desk.save("first").id]
+        desk.write(b"file", os.urandom(9000))
+        ids.append(desk.save("second").id)
+        filler = fill(desk.checkpoint_dir)
+        params = DropParams(**desk.common(), token=desk.token(), ids=[ids[number]])
+        assert [one.id for one in desk.writer.drop(params, Caller("test")).dropped] == [ids[number]]
+        for _ in range(2):
+            assert [one.id for one in desk.list().checkpoints] == [ids[1 - number]]
+            assert desk.head() == ids[1 - number]
+            desk.reopen()
+        os.unlink(filler)
+        desk.write(b"file", b"third")
+        assert desk.save("third").seq == 3
         check_clean(desk)
         desk.close()
 

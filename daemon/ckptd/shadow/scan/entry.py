@@ -12,7 +12,7 @@ from typing import Final
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK, REGULAR
 
-__all__ = ["OID", "SIGNATURE", "is_racy", "is_settled", "mode_of", "pack_entry", "signature", "state_of"]
+__all__ = ["OID", "SIGNATURE", "doubted", "is_racy", "is_settled", "mode_of", "pack_entry", "signature", "state_of"]
 
 _SIGNATURE: Final = struct.Struct("<IQqqQ")
 _RACY_AT: Final = 20 + _SIGNATURE.size
@@ -21,6 +21,7 @@ _SETTLED: Final = struct.Struct(_SIGNATURE.format + "x")
 
 OID: Final = slice(0, 20)
 SIGNATURE: Final = slice(20, _RACY_AT)
+_CTIME: Final = slice(40, 48)
 
 
 def signature(found: os.stat_result) -> bytes:
@@ -40,6 +41,12 @@ def is_settled(entry: bytes, found: os.stat_result) -> bool:
 def pack_entry(oid: bytes, sign: bytes, *, racy: bool) -> bytes:
     """Pack what is known. ``racy`` entries are read again by the next scan, whatever their signature."""
     return oid + sign + (b"\1" if racy else b"\0")
+
+
+def doubted(entry: bytes, since_ns: int) -> bytes:
+    """Give an entry whose file changed since then as a racy one, any other as it is."""
+    ctime_ns = int.from_bytes(entry[_CTIME], "little")
+    return entry[:_RACY_AT] + b"\1" if ctime_ns >= since_ns else entry
 
 
 def is_racy(entry: bytes) -> bool:

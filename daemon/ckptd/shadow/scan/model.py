@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from ckptd.shadow.scan.entry import OID, state_of
+from ckptd.shadow.scan.boot import UNKNOWN, Written
+from ckptd.shadow.scan.entry import OID, doubted, state_of
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import DIRECTORY
 from ckptd.shadow.trees.view import DirectoryView, Key
@@ -15,6 +16,9 @@ __all__ = ["DirNode", "dump_model", "iter_nodes", "load_model", "without_lost"]
 
 _FORMAT: Final = 2
 _CHECK_BYTES: Final = 20
+
+# A system writes to its disk what is older than half a minute; one that saves power, than ten.
+_FLUSHED_NS: Final = 660_000_000_000
 
 
 class DirNode:
@@ -99,22 +103,28 @@ class _File(msgspec.Struct, frozen=True, array_like=True):
     format: int
     fingerprint: bytes
     records: list[_Record]
+    boot: bytes = b""
+    written_ns: int = 0
 
 
-def dump_model(root: DirNode, fingerprint: bytes) -> bytes:
+def dump_model(root: DirNode, fingerprint: bytes, written: Written = UNKNOWN) -> bytes:
     """Give the file form of a model; ``fingerprint`` tells which packs its ids rest on."""
     records: list[_Record] = []
     for name, node in _post_order(root):
         records.append(
             _Record(name, len(node.children), node.perm, node.tree, node.modes, sorted(node.ignored), node.entries)
         )
-    body = msgspec.msgpack.encode(_File(_FORMAT, fingerprint, records))
+    body = msgspec.msgpack.encode(_File(_FORMAT, fingerprint, records, *written))
     # A tree made from a flipped bit would be wrong for ever: nothing else would notice it.
     return hashlib.sha1(body, usedforsecurity=False).digest() + body
 
 
-def load_model(data: bytes) -> tuple[DirNode, bytes] | None:
-    """Read the file form; None for one of another format or a damaged one, since a scan makes it anew."""
+def load_model(data: bytes, boot: bytes = b"") -> tuple[DirNode, bytes] | None:
+    """Read the file form; None for one of another format or a damaged one, since a scan makes it anew.
+
+    ``boot`` is the run of the system. Where the model is of another one, what had changed shortly before it was
+    written is to be read again: if the power was cut, the times of such a file may be on disk, and its content not.
+    """
     body = memoryview(data)[_CHECK_BYTES:]
     if hashlib.sha1(body, usedforsecurity=False).digest() != data[:_CHECK_BYTES]:
         return None
@@ -124,6 +134,7 @@ def load_model(data: bytes) -> tuple[DirNode, bytes] | None:
         return None
     if file.format != _FORMAT:
         return None
+    doubt_ns = file.written_ns - _FLUSHED_NS if boot and file.boot and boot != file.boot else None
     stack: list[tuple[bytes, DirNode]] = []
     for record in file.records:
         if record.child_count > len(stack):
@@ -132,9 +143,10 @@ def load_model(data: bytes) -> tuple[DirNode, bytes] | None:
         children = dict(stack[split:])
         del stack[split:]
         # No basis: the ignore files are looked at again by the first scan.
-        node = DirNode(
-            record.entries, children, frozenset(record.ignored), record.perm, record.tree, record.modes, None
-        )
+        entries = record.entries
+        if doubt_ns is not None:
+            entries = {name: doubted(entry, doubt_ns) for name, entry in entries.items()}
+        node = DirNode(entries, children, frozenset(record.ignored), record.perm, record.tree, record.modes, None)
         stack.append((record.name, node))
     return (stack[0][1], file.fingerprint) if len(stack) == 1 else None
 

@@ -28,6 +28,7 @@ from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.oplog import OperationLog, Outcome
 from ckptd.shadow.scan.basis import BasisMaker
+from ckptd.shadow.scan.boot import Written, boot_id
 from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
 from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
@@ -322,8 +323,9 @@ class Repository:
         """Write the model to disk. It can be derived, so a disk that refuses is no reason to fail."""
         if self.model is None:
             return
+        written = Written(boot_id(), int(self.clock() * 1_000_000_000))
         try:
-            replace_file(self._model_path, dump_model(self.model, self._fingerprint), durable=False)
+            replace_file(self._model_path, dump_model(self.model, self._fingerprint, written), durable=False)
         except DomainError:
             return
         reach("model-written")
@@ -349,7 +351,7 @@ class Repository:
     def _load_model(self) -> None:
         self._fingerprint = self.objects.fingerprint()
         data = read_if_there(self._model_path)
-        loaded = load_model(data) if data is not None else None
+        loaded = load_model(data, boot_id()) if data is not None else None
         if loaded is not None:
             root, fingerprint = loaded
             self.model = root if fingerprint == self._fingerprint else without_lost(root, self.objects.__contains__)
