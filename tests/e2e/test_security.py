@@ -351,7 +351,8 @@ def test_neither_names_nor_messages_steer_a_terminal(place: Place):
         ["reset", "--dry-run"], ["reset", "--yes"], ["undo"], ["redo"], ["save", "-w", EVIL[0]],
         ["prune", "--dry-run"], [EVIL[0]], ["save", "--" + EVIL[0]], ["doctor"], ["daemon", "status"],
         ["daemon", "logs"], ["forget"], ["save", "m", "--tag", EVIL[0]], ["-w", "/nowhere/" + EVIL[0], "status"],
-        ["-w", f"{ws}/{EVIL[0]}", "ls"],
+        ["-w", f"{ws}/{EVIL[0]}", "ls"], ["verify"], ["gc"], ["drop", EVIL[0]], ["drop", begun], ["resume", "--undo"],
+        ["save", "again\x1b[2J"], ["ls"], ["cat", "@{" + EVIL[0] + "}", "f"], ["diff", EVIL[0], EVIL[1]],
     ):  # fmt: skip
         shown(place.ckpt(*words, cwd=ws))
         shown(place.ckpt("--json", *words, cwd=ws))
@@ -450,3 +451,28 @@ def test_a_socket_of_a_worktree_is_no_daemon(place: Place):
         (place.ws / "run").mkdir(mode=0o700)
         theirs.bind(str(place.ws / "run" / "d.sock"))
         assert place.ckpt("daemon", "status").code == 20
+
+
+def test_a_tag_means_nothing_to_the_shell_that_completes_it(place: Place):
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    tags = ["$(touch${IFS}x)", "v;touch${IFS}x", "w`touch${IFS}x`", "y&z|'\"", "#9"]
+    (place.ws / "f").write_text("x")
+    first = place.save("*\n* $(touch x)")
+    for tag in tags:
+        place.done("tag", first, tag)
+    program = place.base / "bin" / "ckpt"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m fabricatio_checkpoint.cli "$@"\n')
+    program.chmod(0o755)
+    script = """
+source <(ckpt completion bash)
+COMP_WORDS=(ckpt show ''); COMP_CWORD=2; _ckpt
+# What is completed becomes a part of the line.
+eval "printf '%s\\n' ${COMPREPLY[*]}"
+"""
+    environ = {**place.environ, "PATH": f"{program.parent}:{place.environ['PATH']}"}
+    done = subprocess.run(["bash", "--norc", "-c", script], cwd=place.ws, env=environ, capture_output=True, timeout=60)
+    words = done.stdout.decode().splitlines()
+    assert sorted(set(words) & set(tags)) == sorted(tags), (words, done.stderr)
+    assert os.listdir(place.ws) == ["f"]

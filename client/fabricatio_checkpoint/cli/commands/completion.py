@@ -22,11 +22,13 @@ _RECENT = 20
 _BASH = """\
 # Completion of ckpt for bash: put it into ~/.bashrc as  source <(ckpt completion bash)
 _ckpt() {
-    local IFS=$'\\n' words
-    words="$(ckpt completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null </dev/null)"
+    local word about
     COMPREPLY=()
-    local line
-    for line in $words; do COMPREPLY+=("${line%%$'\\t'*}"); done
+    while IFS=$'\\t' read -r word about; do
+        # Quoted: a tag may hold what means something to the shell.
+        printf -v word %q "$word"
+        COMPREPLY+=("$word")
+    done < <(ckpt completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null </dev/null)
 }
 complete -o bashdefault -o default -F _ckpt ckpt
 """
