@@ -195,6 +195,14 @@ class AsyncCheckPointStore:
     def untag(self) -> None:
         """Remove a tag."""
 
+    @_of_blocking(CheckPointStore.watch)
+    def watch(self) -> None:
+        """Turn autosave on or off."""
+
+    @_of_blocking(CheckPointStore.watch_status)
+    def watch_status(self) -> None:
+        """Tell how autosave is."""
+
     @_of_blocking(CheckPointStore.drop)
     def drop(self) -> None:
         """Remove checkpoints for good."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from ckpt_protocol.wirepath import decode
+from fabricatio_checkpoint.watching import Watcher
 
 __all__ = [
     "Change",
@@ -205,6 +206,7 @@ class StatusResult:
     halted: str | None
     interrupted: str | None
     interruption: Interruption | None = None
+    watcher: Watcher | None = None
 
     @classmethod
     def from_wire(cls, wire: Wire) -> Self:
@@ -221,6 +223,7 @@ class StatusResult:
             halted=wire["halted"],
             interrupted=wire["interrupted"],
             interruption=None if wire.get("interruption") is None else Interruption.from_wire(wire["interruption"]),
+            watcher=None if wire.get("watcher") is None else Watcher.from_wire(wire["watcher"]),
         )
 
 

@@ -14,6 +14,7 @@ from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.progress import ProgressCallback, Watch, notice_of
 from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
 from fabricatio_checkpoint.upkeep import DropResult, GcResult, VerifyResult
+from fabricatio_checkpoint.watching import WatchResult
 from fabricatio_checkpoint.wire import AnyPath
 
 __all__ = ["AnyPath", "CheckPointStore", "Expected", "blob_id"]
@@ -359,6 +360,17 @@ class CheckPointStore:
     def untag(self, name: str) -> str:
         """Remove a tag, and give the id of the checkpoint, which stays; InputError for one that is not there."""
         return self._write("checkpoint.untag", lambda result: str(result["before"]), name=name)
+
+    def watch(self, on: bool, *, force: bool = False) -> WatchResult:
+        """Turn autosave on or off, for good: the daemon remembers it. Turned on, it tries again what has stopped it.
+
+        ``force`` allows a protected place that has no store yet.
+        """
+        return self._write("worktree.watch", WatchResult.from_wire, action="on" if on else "off", force=force)
+
+    def watch_status(self) -> WatchResult:
+        """Tell how autosave is, and whether it goes on by itself after a reboot."""
+        return self._write("worktree.watch", WatchResult.from_wire, action="status")
 
     def drop(self, *ids: str, dry_run: bool = False, force: bool = False) -> DropResult:
         """Remove checkpoints for good, with their tags; head may be one of them.

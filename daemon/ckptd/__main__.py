@@ -7,14 +7,17 @@ import resource
 import sys
 import tempfile
 from collections.abc import Callable, MutableMapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ckpt_protocol import address as addresses
 from ckpt_protocol.endpoint import AddressError, parse
 from ckpt_protocol.version import BUILD
 from ckptd import config, listen, log, notify
+from ckptd.autosave import Autosave
 from ckptd.deadline import Deadline
 from ckptd.lock import DataLocks, this_process
+from ckptd.watched import WatchedDirectories
 
 if TYPE_CHECKING:
     from ckptd.chore import Said
@@ -101,16 +104,19 @@ def _run(
         # Heavy imports, after the socket is there and before anything is answered.
         import anyio
 
-        from ckptd.life import live
+        from ckptd import reboot
+        from ckptd.life import Watching, live
         from ckptd.modules import load_all
         from ckptd.workers.main_thread import MAIN_THREAD
 
         load_all()
         catalog = catalog_factory()
+        known = WatchedDirectories(addresses.state_dir(os.environ))
+        watching = Watching(known.read(), partial(_remember, known), lambda: reboot.survey(os.environ))
 
         async def begin() -> None:
             MAIN_THREAD.attach()
-            await live(address, settings, catalog, locks, supervisor, deadline)
+            await live(address, settings, catalog, locks, supervisor, deadline, watching)
 
         anyio.run(begin)
     except Exception as error:
@@ -118,6 +124,13 @@ def _run(
         print(f"ckptd: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201 - for whoever started it
         return EXIT_BUG
     return EXIT_OK
+
+
+def _remember(known: WatchedDirectories, checkpoint_dir: bytes) -> None:
+    try:
+        known.add(checkpoint_dir)
+    except OSError as error:
+        _logger.warning("the next daemon will not know of autosave until a client comes: %s", error)
 
 
 def _shadow_catalog() -> "Catalog":
@@ -130,7 +143,7 @@ def _shadow_catalog() -> "Catalog":
     def overrides_of(worktree: bytes) -> Overrides:
         found = config.worktree_options(worktree)
         exclude = None if found.exclude is None else tuple(map(os.fsencode, found.exclude))
-        return Overrides(exclude, found.max_file_bytes, found.complaints)
+        return Overrides(exclude, found.max_file_bytes, found.complaints, found.autosave_wishes())
 
     options = config.load(os.environ)
     home = os.fsencode(os.path.realpath(os.environ.get("HOME") or os.path.expanduser("~")))
@@ -143,6 +156,7 @@ def _shadow_catalog() -> "Catalog":
             one_file_system=options.one_file_system,
             exclude=tuple(map(os.fsencode, options.exclude)),
             git_excludes_path=global_excludes_path(home, config_home) if options.use_git_excludes else None,
+            autosave=Autosave(options.autosave, options.autosave_quiet_s, options.autosave_max_wait_s),
             overrides_of=overrides_of,
             helpers=ProcessPool(workers, MAIN_THREAD.spawn) if (workers := worker_count()) else None,
             scan_budget_ms=options.scan_budget_ms,

@@ -13,11 +13,15 @@ from typing import Any, Final, NamedTuple, cast
 
 from ckpt_protocol.address import SCHEMES
 from ckpt_protocol.endpoint import parse
+from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.regular import read_regular
 
 __all__ = ["Config", "WorktreeOptions", "global_file", "load", "worktree_options"]
 
 _MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+# Shorter than this nobody can type, and the daemon would do nothing else than look.
+_SHORTEST_DELAY_S: Final = 0.05
+_LONGEST_DELAY_S: Final = 86_400.0
 _PREFIX: Final = "FABRICATIO_EXT__CHECKPOINT__"
 
 
@@ -36,6 +40,9 @@ class Config(NamedTuple):
     one_file_system: bool = True
     scan: str = "auto"
     scan_budget_ms: int = 100
+    autosave: bool = Autosave().on
+    autosave_quiet_s: float = Autosave().quiet_s
+    autosave_max_wait_s: float = Autosave().max_wait_s
     complaints: tuple[str, ...] = ()
 
 
@@ -44,7 +51,14 @@ class WorktreeOptions(NamedTuple):
 
     exclude: tuple[str, ...] | None = None
     max_file_bytes: int | None = None
+    autosave: bool | None = None
+    autosave_quiet_s: float | None = None
+    autosave_max_wait_s: float | None = None
     complaints: tuple[str, ...] = ()
+
+    def autosave_wishes(self) -> AutosaveWishes:
+        """Give what is said of autosave."""
+        return AutosaveWishes(self.autosave, self.autosave_quiet_s, self.autosave_max_wait_s)
 
 
 def global_file(environ: Mapping[str, str]) -> str:
@@ -207,10 +221,18 @@ def _patterns(value: object, _home: str) -> tuple[str, ...]:
     raise ValueError("must be a list of patterns")
 
 
-def _no_autosave(_value: object, _home: str) -> None:
-    raise ValueError("this version does not save by itself")
+def _delay(value: object, home: str) -> float:
+    number = _seconds(value, home)
+    if number > _LONGEST_DELAY_S:
+        raise ValueError(f"must be at most {_LONGEST_DELAY_S:g} seconds")
+    return max(number, _SHORTEST_DELAY_S)
 
 
+_AUTOSAVE: Final[dict[str, Callable[[object, str], Any]]] = {
+    "autosave": _flag,
+    "autosave_quiet_s": _delay,
+    "autosave_max_wait_s": _delay,
+}
 _CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
     "idle_exit_s": _seconds,
     "cache_size": _count,
@@ -221,12 +243,12 @@ _CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
     "one_file_system": _flag,
     "scan": _scan,
     "scan_budget_ms": _milliseconds,
+    **_AUTOSAVE,
 }
-_AUTOSAVE: Final = ("autosave", "autosave_quiet_s", "autosave_max_wait_s")
 _WORKTREE_CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
     "exclude": _patterns,
     "max_file_bytes": _size,
-    **dict.fromkeys(_AUTOSAVE, _no_autosave),
+    **_AUTOSAVE,
 }
 _WORKTREE_FILES: Final = (
     ("fabricatio.toml", ("ext", "checkpoint")),

@@ -44,6 +44,13 @@ class Daemon:
     started: float
     """On the clock of time.monotonic(), in seconds."""
     bus: Bus = field(default_factory=Bus)
+    remember: Callable[[bytes], None] = lambda _checkpoint_dir: None
+    """Have the next daemon know that autosave is on in a checkpoint directory."""
+    reboot: Callable[[], worktree.WatchReboot] = lambda: worktree.WatchReboot(unit=False, enabled=False, linger=False)
+    """Tell whether autosave goes on after a reboot."""
+
+
+_WANTED: Final = {"on": True, "off": False, "status": None}
 
 
 _LONGEST_NAME: Final = 200
@@ -130,7 +137,19 @@ async def status(daemon_: Daemon, asked: Asked, params: worktree.StatusParams) -
     directory, place, manager = _directory(params), params.worktree, daemon_.manager
     result = await manager.write(directory, place, lambda writer: writer.status(params, caller), caller)
     state, halted = manager.state_of(directory, place)
-    return msgspec.structs.replace(result, state=state, halted=halted)
+    watcher = manager.watcher_of(directory, place)
+    return msgspec.structs.replace(result, state=state, halted=halted, watcher=watcher)
+
+
+async def watch(daemon_: Daemon, asked: Asked, params: worktree.WatchParams) -> worktree.WatchResult:
+    """Turn autosave on or off, or tell how it is."""
+    directory, place, manager = _directory(params), params.worktree, daemon_.manager
+    on = _WANTED[params.action]
+    watcher = await manager.watch(directory, place, asked.caller, on, force=params.force)
+    if on:
+        daemon_.remember(directory)
+    state, halted = manager.state_of(directory, place)
+    return worktree.WatchResult(watcher=watcher, state=state, halted=halted, reboot=daemon_.reboot())
 
 
 async def forget(daemon_: Daemon, _asked: Asked, params: worktree.ForgetParams) -> worktree.ForgetResult:
@@ -295,6 +314,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "worktree.list": list_worktrees,
     "worktree.status": status,
     "worktree.forget": forget,
+    "worktree.watch": watch,
     "worktree.resume": resume,
     "checkpoint.save": save,
     "checkpoint.head": head,

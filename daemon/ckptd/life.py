@@ -3,12 +3,14 @@
 import logging
 import signal
 import time
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import anyio
 import anyio.abc
 
 from ckpt_protocol.version import BUILD
+from ckpt_protocol.worktree import WatchReboot
 from ckptd.config import Config
 from ckptd.core.manager import Manager
 from ckptd.core.ports import Catalog
@@ -21,8 +23,9 @@ from ckptd.lock import DataLocks
 from ckptd.modules import build_on_disk
 from ckptd.notify import Supervisor
 from ckptd.server import Server
+from ckptd.watch.service import WatchService
 
-__all__ = ["live"]
+__all__ = ["Watching", "live"]
 
 _SETTLE_S: Final = 5.0
 """How long the last answers may take to be sent."""
@@ -38,6 +41,17 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _logger = logging.getLogger(__name__)
 
 
+class Watching(NamedTuple):
+    """What autosave has to do with the world outside: ``directories`` are those where it was on.
+
+    ``remember`` keeps a directory for the next daemon; ``reboot`` tells what is prepared for a reboot.
+    """
+
+    directories: Sequence[bytes]
+    remember: Callable[[bytes], None]
+    reboot: Callable[[], WatchReboot]
+
+
 async def live(
     address: Address,
     config: Config,
@@ -45,13 +59,16 @@ async def live(
     locks: DataLocks,
     supervisor: Supervisor,
     deadline: Deadline,
+    watching: Watching,
 ) -> None:
     """Serve until a signal, ``daemon.stop``, idleness or the loss of the address; then drain.
 
     ``deadline`` is started with the drain.
     """
     stop = anyio.Event()
-    manager = Manager(catalog, locks.claim, cache_size=store_limit(descriptors(), config.cache_size))
+    watches = WatchService()
+    stores = store_limit(descriptors(), config.cache_size)
+    manager = Manager(catalog, locks.claim, cache_size=stores, watches=watches)
     daemon = Daemon(
         manager=manager,
         socket=address.text.encode("utf-8", "surrogateescape"),
@@ -60,6 +77,8 @@ async def live(
         may_be_replaced=lambda: _may_be_replaced(address, server, manager),
         started=time.monotonic(),
         bus=manager.bus,
+        remember=watching.remember,
+        reboot=watching.reboot,
     )
     server = Server(address, Dispatcher(daemon))
     async with anyio.create_task_group() as tasks:
@@ -70,11 +89,14 @@ async def live(
         tasks.start_soon(_feed_watchdog, supervisor)
         tasks.start_soon(server.run)
         _logger.info("serving %s", address.text)
+        for checkpoint_dir in watching.directories:
+            tasks.start_soon(manager.resume_watching, checkpoint_dir)
         supervisor.tell(f"READY=1\nSTATUS=serving {address.text}")
         await stop.wait()
         supervisor.tell("STOPPING=1\nSTATUS=finishing what runs")
         deadline.start()
         await _drain(address, server, manager)
+        await watches.aclose()
         tasks.cancel_scope.cancel()
 
 
@@ -118,7 +140,7 @@ async def _on_idleness(server: Server, manager: Manager, idle_exit_s: float, sto
     if idle_exit_s == 0:
         return
     while True:
-        busy = server.connections > 0 or not _all_rest(manager)
+        busy = server.connections > 0 or manager.watching or not _all_rest(manager)
         # Busy now means a whole idle time from now at the earliest; else what is left since the last one left.
         left = idle_exit_s if busy else server.last_active + idle_exit_s - time.monotonic()
         if left <= 0:

@@ -12,7 +12,14 @@ import ckptd
 
 __all__ = ["build_on_disk", "load_all"]
 
-_CHILDREN: Final = ("ckptd.__main__", "ckptd.doctor", "ckptd.install", "ckptd.workers.__main__")
+_CHILDREN: Final = (
+    "ckptd.__main__",
+    "ckptd.doctor",
+    "ckptd.install",
+    "ckptd.watch.child",
+    "ckptd.watch.lookout",
+    "ckptd.workers.__main__",
+)
 """What runs as a process of its own, by name: never in the daemon."""
 
 _HAS_INOTIFY: Final = sys.platform.startswith("linux")

@@ -57,6 +57,7 @@ _ROWS: Final = (
     ErrorKind("nothing_to_resume", 2015, "state", False),
     ErrorKind("precondition_failed", 2016, "state", False),
     ErrorKind("checkpoint_needed", 2017, "state", False),
+    ErrorKind("rules_drop", 2018, "state", False),
     ErrorKind("deadline_exceeded", 2020, "state", True),
     # storage, 3000
     ErrorKind("store_damaged", 3001, "storage", False),

@@ -24,6 +24,11 @@ __all__ = [
     "ResumeParams",
     "StatusParams",
     "StatusResult",
+    "WatchFailure",
+    "WatchParams",
+    "WatchReboot",
+    "WatchResult",
+    "Watcher",
     "Workspace",
 ]
 
@@ -68,6 +73,73 @@ class ListResult(Result, frozen=True, kw_only=True):
     damaged: list[WirePath]
 
 
+class WatchFailure(Result, frozen=True, kw_only=True):
+    """Why the last autosave has come to nothing, when that was, and in how many seconds it is tried again."""
+
+    kind: str
+    message: str
+    time: str
+    retry_in_s: float | None
+
+
+class Watcher(Result, frozen=True, kw_only=True):
+    """How a worktree's changes are found, and what has come of it since the daemon watches it.
+
+    ``active``: the system tells of them; ``degraded``: not everywhere; ``polling``: they are looked for; ``off``:
+    nothing is saved without being asked for. ``reason`` says why it is not active. ``directories`` are watched;
+    ``seen`` counts what was told, ``saved`` the checkpoints that were made, ``failed`` the attempts that failed,
+    ``rescans`` the looks that nobody asked for, ``missed`` those of them that found what had not been told, and
+    ``rebuilt`` how often watches were put. ``failure`` stays until something is saved.
+    """
+
+    state: Literal["active", "degraded", "polling", "off"]
+    reason: str | None
+    quiet_s: float
+    max_wait_s: float
+    directories: int
+    seen: int
+    saved: int
+    failed: int
+    rescans: int
+    missed: int
+    rebuilt: int
+    failure: WatchFailure | None
+
+
+class WatchParams(Request, frozen=True, kw_only=True):
+    """``worktree.watch``: turn autosave on (the store is made if there is none) or off, or ask how it is.
+
+    ``force`` allows a protected place.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    action: Literal["on", "off", "status"]
+    force: bool = False
+
+
+class WatchReboot(Result, frozen=True, kw_only=True):
+    """What autosave needs to go on after a reboot, before any client asks for something, and whether it has it.
+
+    ``unit``: the user unit of the daemon is installed; ``enabled``: it starts with the session; ``linger``: the
+    session begins at boot, not at the login.
+    """
+
+    unit: bool
+    enabled: bool
+    linger: bool
+
+
+class WatchResult(Result, frozen=True, kw_only=True):
+    """``state`` is the actor's, ``halted`` why autosave has stopped if it has."""
+
+    watcher: Watcher
+    state: str
+    halted: str | None
+    reboot: WatchReboot
+
+
 class StatusParams(Request, frozen=True, kw_only=True):
     """``worktree.status``: what differs from head."""
 
@@ -100,7 +172,7 @@ class StatusResult(Result, frozen=True, kw_only=True):
 
     ``last_manual`` is given where head is an autosave. ``interrupted`` is the safety checkpoint of a restore
     that did not end, ``interruption`` all that is known of it; ``worktree.resume`` ends it. ``state`` is the actor's,
-    ``halted`` the reason where it is HALTED.
+    ``halted`` the reason where it is HALTED. ``watcher`` tells of autosave.
     """
 
     head: str | None
@@ -114,6 +186,7 @@ class StatusResult(Result, frozen=True, kw_only=True):
     halted: str | None
     interrupted: str | None
     interruption: Interruption | None = None
+    watcher: Watcher | None = None
 
 
 class ResumeParams(Request, frozen=True, kw_only=True):

@@ -116,7 +116,7 @@ def test_no_guess_points_at_help():
 
 
 def test_commands_that_do_not_exist_yet_are_unknown():
-    for name in ("search", "tag", "untag", "drop", "adopt", "watch", "gc", "export", "mcp", "ui"):
+    for name in ("search", "adopt", "export", "mcp", "ui"):
         assert "no command" in refused(name).message
 
 

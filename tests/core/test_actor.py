@@ -350,13 +350,16 @@ async def test_edits_lead_to_an_autosave_after_the_quiet_period():
     assert catalog.kept[DIR, PATH].saves[1].kind == "auto"
 
 
-async def test_failing_autosaves_halt_after_three():
+async def test_failing_autosaves_are_tried_again_and_the_failure_stays_until_one_succeeds():
     catalog = MemoryCatalog(lambda: FailsOnceStore(times=3))
     async with living(catalog, limits=Limits(quiet_s=0.001, max_wait_s=1.0)) as actor:
         await actor.open(CREATE)
         actor.post(EditsSeen(asyncio.get_running_loop().time()))
-        await eventually(lambda: actor.state.phase is Phase.HALTED)
-        assert (actor.state.halted, actor.state.failures) == ("no_space", 3)
+        await eventually(lambda: actor.state.failures == 2)
+        assert (actor.state.halted, actor.failure.kind) == (None, "no_space")
+        await eventually(lambda: catalog.kept[DIR, PATH].saves)
+        await eventually(lambda: actor.state.phase is Phase.IDLE)
+        assert (actor.state.failures, actor.failure) == (0, None)
 
 
 async def test_exclusive_job_waits_for_the_overlapping_one_and_crash_gives_the_lock_back(caplog):

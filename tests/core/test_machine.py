@@ -23,8 +23,21 @@ from ckptd.core.event import (
     Request,
     Stop,
     WatchLost,
+    WatchOff,
+    WatchOn,
 )
-from ckptd.core.machine import HALTING, Edits, Limits, Opening, Phase, Running, State, advance, check
+from ckptd.core.machine import (
+    HALTING,
+    MAX_BACK_OFF_S,
+    Edits,
+    Limits,
+    Opening,
+    Phase,
+    Running,
+    State,
+    advance,
+    check,
+)
 from support.effort import examples
 
 pytestmark = pytest.mark.core
@@ -54,6 +67,8 @@ CURING = replace(BUSY, halted="worktree_missing")
 CLOSING = replace(START, phase=Phase.CLOSING, running=Running(1, None))
 CLOSED = replace(START, phase=Phase.CLOSED)
 READING = replace(IDLE, reads=frozenset({7}))
+
+ON = WatchOn(20.0, quiet_s=1.0, max_wait_s=5.0)
 
 ENDED, STOPPING, CANCELLED = Outcome.ENDED, Outcome.STOPPING, Outcome.CANCELLED
 
@@ -135,7 +150,25 @@ TABLE = [
     (AUTOSAVING, OpFailed(AUTOSAVE, "no_space", 20.0), Phase.DIRTY, [ArmTimer(28.0)]),
     (AUTOSAVING, OpFailed(AUTOSAVE, "worktree_empty", 20.0), Phase.HALTED, []),
     (replace(AUTOSAVING, failures=1), OpFailed(AUTOSAVE, "no_space", 20.0), Phase.DIRTY, [ArmTimer(52.0)]),
-    (replace(AUTOSAVING, failures=2), OpFailed(AUTOSAVE, "no_space", 20.0), Phase.HALTED, []),
+    (replace(AUTOSAVING, failures=2), OpFailed(AUTOSAVE, "no_space", 20.0), Phase.DIRTY, [ArmTimer(148.0)]),
+    (replace(AUTOSAVING, failures=900), OpFailed(AUTOSAVE, "no_space", 20.0), Phase.DIRTY, [ArmTimer(620.0)]),
+    (AUTOSAVING, OpFailed(AUTOSAVE, "rules_drop", 20.0), Phase.HALTED, []),
+    (START, ON, Phase.OPENING, []),
+    (IDLE, ON, Phase.DIRTY, [ArmTimer(21.0)]),
+    (DIRTY, ON, Phase.DIRTY, [ArmTimer(15.0)]),
+    (HALTED, ON, Phase.DIRTY, [ArmTimer(21.0)]),
+    (BUSY, ON, Phase.BUSY, []),
+    (CLOSING, ON, Phase.CLOSING, []),
+    (CLOSED, ON, Phase.CLOSED, []),
+    (START, WatchOff(), Phase.OPENING, []),
+    (IDLE, WatchOff(), Phase.IDLE, []),
+    (DIRTY, WatchOff(), Phase.IDLE, [DisarmTimer()]),
+    (HALTED, WatchOff(), Phase.HALTED, []),
+    (AUTOSAVING, WatchOff(), Phase.BUSY, []),
+    (CLOSING, WatchOff(), Phase.CLOSING, []),
+    (CLOSED, WatchOff(), Phase.CLOSED, []),
+    (IDLE, EditsSeen(5.0, since=4.0), Phase.DIRTY, [ArmTimer(7.0)]),
+    (DIRTY, EditsSeen(39.0, since=5.0), Phase.DIRTY, [ArmTimer(35.0)]),
     (HALTED, write(1), Phase.BUSY, [StartOp(1)]),
     (HALTED, read(1), Phase.HALTED, [StartRead(1)]),
     (HALTED, EditsSeen(5.0), Phase.HALTED, []),
@@ -253,6 +286,37 @@ def test_edits_during_a_save_are_not_covered_by_it():
     assert effects == (ArmTimer(16.0),)
 
 
+def test_a_watch_that_is_turned_off_forgets_what_was_edited_before_and_during_an_operation():
+    busy, _ = advance(DIRTY, write(1))
+    busy, _ = advance(busy, EditsSeen(14.0))
+    off, _ = advance(busy, WatchOff())
+    after, effects = advance(off, OpDone(1))
+    assert (after.phase, after.edits, effects) == (Phase.IDLE, None, (Reply(1, ENDED),))
+
+
+def test_a_watch_that_is_turned_on_ends_a_halt_and_forgets_failures():
+    after, _ = advance(replace(HALTED, failures=4), ON)
+    assert (after.halted, after.failures, after.limits) == (None, 0, Limits(3, 1.0, 5.0))
+
+
+def test_what_halts_while_a_watch_is_turned_on_halts():
+    busy, _ = advance(replace(AUTOSAVING, halted=None), ON)
+    assert advance(busy, OpFailed(AUTOSAVE, "worktree_missing", 21.0))[0].halted == "worktree_missing"
+
+
+def test_a_failing_autosave_is_tried_for_ever_with_delays_that_grow_up_to_a_limit():
+    state, now, delays = DIRTY, 13.0, []
+    for _ in range(8):
+        state, _ = advance(state, QuietElapsed())
+        state, (timer,) = advance(state, OpFailed(AUTOSAVE, "no_space", now))
+        check(state)
+        delays.append(timer.deadline - now)
+        now = timer.deadline
+    assert delays == [8.0, 32.0, 128.0, 512.0, *[MAX_BACK_OFF_S] * 4]
+    state, _ = advance(state, QuietElapsed())
+    assert advance(state, OpDone(AUTOSAVE, saved=True))[0].failures == 0
+
+
 def test_halt_during_a_save_outlives_it():
     busy, _ = advance(IDLE, write(1))
     marked, _ = advance(busy, Halt("worktree_missing"))
@@ -299,7 +363,6 @@ def test_end_of_an_operation_that_does_not_run_is_a_bug(state):
         replace(IDLE, halted="x"),
         replace(IDLE, edits=Edits(1.0, 1.0)),
         replace(CLOSING, running=None),
-        replace(IDLE, failures=3),
     ],
 )
 def test_check_sees_broken_states(broken):
@@ -415,6 +478,11 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(event=st.sampled_from([EditsSeen, WatchLost]))
     def something_moved(self, event):
         self.feed(event(self.now))
+
+    @precondition(lambda self: not self.closes)
+    @rule(event=st.sampled_from([WatchOff(), None]))
+    def watching_changes(self, event):
+        self.feed(event or WatchOn(self.now, quiet_s=1.0, max_wait_s=4.0))
 
     @precondition(lambda self: not self.closes)
     @rule(event=st.sampled_from([Halt("worktree_replaced"), QuietElapsed(), IdleElapsed()]))

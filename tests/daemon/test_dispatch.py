@@ -10,6 +10,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
+from ckpt_protocol import worktree
 from ckpt_protocol.errors import BY_KIND
 from ckpt_protocol.methods import METHODS
 from ckpt_protocol.version import PROTOCOL_VERSION
@@ -70,7 +71,11 @@ async def test_each_method_answers_its_own_result(wire, method, params) -> None:
     result = msgspec.convert(answer["result"], METHODS[method].result)
     expected = SAMPLES[method].result
     if method == "worktree.status":
-        expected = msgspec.structs.replace(expected, state="halted", halted="for the test")
+        watcher = SAMPLES["worktree.watch"].result.watcher
+        expected = msgspec.structs.replace(expected, state="halted", halted="for the test", watcher=watcher)
+    if method == "worktree.watch":
+        reboot = worktree.WatchReboot(unit=False, enabled=False, linger=False)
+        expected = msgspec.structs.replace(expected, state="halted", halted="for the test", reboot=reboot)
     assert result == expected
     # These go on in steps: they begin, are not done yet, are done; and a collection is closed.
     assert len(wire.manager.asked) == {"store.verify": 3, "store.gc": 4}.get(method, 1)

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from ckptd import config
+from ckptd.autosave import Autosave, AutosaveWishes
 
 pytestmark = pytest.mark.core
 
@@ -37,9 +38,29 @@ def test_a_key_that_could_cost_history_is_named_and_not_taken(tmp_path, key):
     assert key.split(" ")[0] in found.complaints[0]
 
 
-def test_what_this_version_cannot_do_is_said(tmp_path):
-    (complaint,) = options(tmp_path, fabricatio="[ext.checkpoint]\nautosave = true\n").complaints
-    assert "does not save by itself" in complaint
+def test_autosave_is_taken_from_the_worktree(tmp_path):
+    found = options(
+        tmp_path,
+        fabricatio="[ext.checkpoint]\nautosave = true\nautosave_quiet_s = 0.5\n",
+        pyproject="[tool.fabricatio.ext.checkpoint]\nautosave = false\nautosave_max_wait_s = 10\n",
+    )
+    assert found.complaints == ()
+    assert found.autosave_wishes() == AutosaveWishes(True, 0.5, 10.0)
+
+
+@pytest.mark.parametrize(
+    "text", ["autosave = 3", "autosave_quiet_s = -1", "autosave_max_wait_s = 1e9", 'autosave = "x"']
+)
+def test_a_wrong_wish_for_autosave_is_a_complaint(tmp_path, text):
+    found = options(tmp_path, fabricatio=f"[ext.checkpoint]\n{text}\n")
+    assert found.autosave_wishes() == AutosaveWishes()
+    assert len(found.complaints) == 1
+
+
+def test_the_narrower_wish_goes_before_the_wider_one():
+    daemon = Autosave(False, 2.0, 30.0)
+    assert AutosaveWishes().over(daemon) == daemon
+    assert AutosaveWishes(True, None, 5.0).over(AutosaveWishes(False, 1.0, 9.0).over(daemon)) == (True, 1.0, 5.0)
 
 
 @pytest.mark.parametrize("text", ['["*.bin", "/cache"]', "[*.bin, /cache]", "[ *.bin,/cache ]"])

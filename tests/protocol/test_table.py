@@ -45,6 +45,8 @@ API = {
     "plan_reset": "checkpoint.restore",
     "undo": "checkpoint.undo",
     "redo": "checkpoint.redo",
+    "watch": "worktree.watch",
+    "watch_status": "worktree.watch",
 }
 """The names of CheckPointStore, and the method that each stands on."""
 

@@ -59,6 +59,9 @@ class FakeCatalog:
     def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedStore:
         return Opened(os.path.join(checkpoint_dir, b"store"), False, FakeSide(), FakeSide())
 
+    def watched(self, checkpoint_dir: bytes) -> list[bytes]:
+        return []
+
 
 class BrokenCatalog:
     """Cannot be made."""

@@ -114,6 +114,16 @@ class FakeManager:
         await self._note("forget", checkpoint_dir)
         return self.answer("worktree.forget")
 
+    async def watch(
+        self, checkpoint_dir: bytes, place: Worktree, caller: Caller, on: bool | None, *, force: bool = False
+    ) -> Any:
+        self.callers.append(caller)
+        await self._note("watch", checkpoint_dir, on=on, force=force)
+        return self.answer("worktree.watch").watcher
+
+    def watcher_of(self, checkpoint_dir: bytes, place: Worktree) -> Any:
+        return SAMPLES["worktree.watch"].result.watcher
+
     def stores(self) -> "list[daemon.OpenStore]":
         return [daemon.OpenStore(worktree="/w", store="/s", state="idle", queued=0)]
 

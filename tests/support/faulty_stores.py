@@ -1,12 +1,14 @@
 """Stores in memory that fulfil the ports of the core, each faulty one named for its fault."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
-from ckptd.core.ports import Caller, OpenedStore
+from ckptd.autosave import Autosave
+from ckptd.core.ports import Caller, OpenedStore, WatchPlan
 from ckptd.errors import DomainError
 from support.opened import Opened
 
@@ -19,6 +21,7 @@ __all__ = [
     "Gate",
     "HangingOpenCatalog",
     "MemoryCatalog",
+    "MemoryPlan",
     "MemoryStore",
     "SlowDeleteCatalog",
     "SlowStore",
@@ -26,6 +29,7 @@ __all__ = [
 ]
 
 PATIENCE_S = 20.0
+SHORT = Autosave(quiet_s=0.02, max_wait_s=0.1)
 
 
 def place(path: bytes, ino: int | None = 1) -> Worktree:
@@ -49,6 +53,19 @@ class Gate:
         assert self._open.wait(PATIENCE_S), "the test never opened the gate"
 
 
+class MemoryPlan(NamedTuple):
+    """What is worth watching, as a test says."""
+
+    directories: list[bytes] = [b""]
+    left_out: frozenset[bytes] = frozenset()
+
+    def leaves_out(self, path: bytes) -> bool:
+        return path in self.left_out
+
+    def is_directory(self, path: bytes) -> bool:
+        return path in self.directories
+
+
 @dataclass
 class MemoryStore:
     """Writer and reader at once. It notices when two threads are in it, and when it is used after its end."""
@@ -60,6 +77,8 @@ class MemoryStore:
     tends: int = 0
     tends_left: int = 0
     faults: list[str] = field(default_factory=list)
+    options: Autosave = SHORT
+    plan: WatchPlan = field(default_factory=MemoryPlan)
     _writing: threading.Lock = field(default_factory=threading.Lock)
 
     def check_place(self, place: Worktree) -> None:
@@ -84,6 +103,18 @@ class MemoryStore:
             excluded=[],
             files=1,
         )
+
+    def autosave(self, params: checkpoint.SaveParams, caller: Caller) -> checkpoint.SaveResult:
+        return self.save(params, caller)
+
+    def set_autosave(self, on: bool) -> Autosave:
+        self._enter("set_autosave")
+        self.options = self.options._replace(on=on)
+        return self.options
+
+    def watch_plan(self) -> WatchPlan:
+        self._enter("watch_plan")
+        return self.plan
 
     def make(self, params: checkpoint.SaveParams) -> None:
         self.saves.append(params)
@@ -183,10 +214,15 @@ class MemoryCatalog:
             self.faults.append("opened twice")
         kept.closes = 0
         self._open_folders[folder] = kept
-        return Opened(folder, created, kept, kept)
+        return Opened(folder, created, kept, kept, kept.options)
 
     def folder(self, checkpoint_dir: bytes, path: bytes) -> bytes:
         return checkpoint_dir + path.replace(b"/", b"_")
+
+    def watched(self, checkpoint_dir: bytes) -> Sequence[bytes]:
+        return sorted(
+            path for (directory, path), kept in self.kept.items() if kept.options.on and directory == checkpoint_dir
+        )
 
     def list(self, checkpoint_dir: bytes) -> worktree.ListResult:
         found = [

@@ -60,7 +60,7 @@ class HoldingCatalog:
 
     def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedStore:
         opened = self._real.open(checkpoint_dir, place, create=create, force=force)
-        return Opened(opened.folder, opened.created, HoldingWriter(opened.writer), opened.reader)
+        return Opened(opened.folder, opened.created, HoldingWriter(opened.writer), opened.reader, opened.autosave)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)

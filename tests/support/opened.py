@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ckptd.autosave import Autosave
 from ckptd.core.ports import Reader, Writer
 
 __all__ = ["Opened"]
@@ -14,3 +15,4 @@ class Opened(NamedTuple):
     created: bool
     writer: Writer
     reader: Reader
+    autosave: Autosave = Autosave()

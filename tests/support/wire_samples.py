@@ -83,6 +83,22 @@ CHANGES = [
 ]
 SKIPPED = [LeftOut(path=ODD, reason="unreadable", detail="Permission denied")]
 EXCLUDED = [LeftOut(path="big.bin", reason="large"), LeftOut(path="pipe", reason="special")]
+WATCHER = worktree.Watcher(
+    state="degraded",
+    reason="3 directories are not watched: names that are not UTF-8 cannot be watched",
+    quiet_s=2.0,
+    max_wait_s=30.0,
+    directories=12,
+    seen=7,
+    saved=3,
+    failed=2,
+    rescans=4,
+    missed=1,
+    rebuilt=5,
+    failure=worktree.WatchFailure(
+        kind="no_space", message="cannot write the pack", time="2026-11-30T19:45:00Z", retry_in_s=8.0
+    ),
+)
 PLACE = {"checkpoint_dir": HOME, "worktree": WHOLE}
 LEAST_PLACE = {"checkpoint_dir": PathB64(b64="L3Nycy//"), "worktree": GONE}
 TOKENED = {**PLACE, "token": TOKEN}
@@ -256,6 +272,7 @@ SAMPLES: dict[str, Sample] = {
                 other=1,
                 others=["src/main.py"],
             ),
+            watcher=WATCHER,
         ),
     ),
     "worktree.forget": Sample(
@@ -263,6 +280,35 @@ SAMPLES: dict[str, Sample] = {
         worktree.ForgetParams(**LEAST_TOKENED),
         worktree.ForgetResult(store=STORE, checkpoints=42),
         worktree.ForgetResult(store=ODD, checkpoints=0),
+    ),
+    "worktree.watch": Sample(
+        worktree.WatchParams(**TOKENED, action="on", force=True),
+        worktree.WatchParams(**LEAST_TOKENED, action="status"),
+        worktree.WatchResult(
+            watcher=WATCHER,
+            state="HALTED",
+            halted="worktree_replaced",
+            reboot=worktree.WatchReboot(unit=True, enabled=True, linger=True),
+        ),
+        worktree.WatchResult(
+            watcher=worktree.Watcher(
+                state="off",
+                reason=None,
+                quiet_s=2.0,
+                max_wait_s=30.0,
+                directories=0,
+                seen=0,
+                saved=0,
+                failed=0,
+                rescans=0,
+                missed=0,
+                rebuilt=0,
+                failure=None,
+            ),
+            state="IDLE",
+            halted=None,
+            reboot=worktree.WatchReboot(unit=False, enabled=False, linger=False),
+        ),
     ),
     "worktree.resume": Sample(
         worktree.ResumeParams(**TOKENED, action="finish", dry_run=True, digest="f" * 64, skip_conflicts=True),

@@ -23,6 +23,7 @@ from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.inited_service import get_checkpoint_service
 from fabricatio_checkpoint.record import RestoreResult, StatusResult
 from fabricatio_checkpoint.store import AnyPath, CheckPointStore
+from fabricatio_checkpoint.watching import WatchResult
 
 __all__ = ["Checkpoint"]
 
@@ -116,6 +117,10 @@ class Checkpoint:
         """Take back the newest reset or rollback that is not undone."""
         return self.access_checkpoint_store().undo()
 
+    def autosave(self, on: bool = True) -> WatchResult:
+        """Have the daemon checkpoint the worktree while it is edited, or stop that; it is remembered."""
+        return self.access_checkpoint_store().watch(on)
+
     def guard(self, msg: str | None = None, *, restore: bool = False, kind: str = "auto") -> Guard:
         """Checkpoint before a block (``with``, ``async with``); ``restore`` resets where it ends with an exception."""
         return Guard(self.access_checkpoint_store, msg, restore=restore, kind=kind)
@@ -148,6 +153,10 @@ class Checkpoint:
     @twin_of(diff)
     def adiff(self) -> None:
         """Give the patch from one checkpoint to another, or to the worktree."""
+
+    @twin_of(autosave)
+    def aautosave(self) -> None:
+        """Have the daemon checkpoint the worktree while it is edited, or stop that."""
 
     @twin_of(undo)
     def aundo(self) -> None:

@@ -160,6 +160,11 @@ _ROWS = (
         ),
     ),
     Command(
+        "watch", "watch.watch", "autosave: checkpoint the worktree while it is edited", "ckpt watch on",
+        words=(Word("ACTION", 1, 1),),
+        options=(Option("force", "also a protected place"),),
+    ),
+    Command(
         "cat", "content.cat", "print a file of a checkpoint", "ckpt cat HEAD src/main.py > old.py",
         words=(_ID, Word("PATH", 1, 1)),
     ),

@@ -4,11 +4,12 @@ import asyncio
 import logging
 import os
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple, TypeVar, cast
+from typing import Final, NamedTuple, Protocol, TypeVar, cast
 
 import anyio
 
@@ -32,13 +33,13 @@ from ckptd.core.effect import (
 )
 from ckptd.core.event import AUTOSAVE, Cancel, Event, Kind, OpDone, Opened, OpenFailed, OpFailed, QuietElapsed, Request
 from ckptd.core.machine import DEFAULT_LIMITS, LEAVING, RESTING, Limits, Phase, State, advance
-from ckptd.core.ports import Catalog, OpenedStore, Reader, Writer
+from ckptd.core.ports import Catalog, OpenedStore, Reader, WatchPlan, Writer
 from ckptd.core.restore_lock import RestoreLocks, Ticket
 from ckptd.core.tending import TEND_AFTER_S, Tender
 from ckptd.core.worker import Worker
 from ckptd.errors import DomainError
 
-__all__ = ["TRANSITIONS", "Actor", "ActorClosedError", "Terms", "Transition"]
+__all__ = ["TRANSITIONS", "Actor", "ActorClosedError", "Failure", "Observer", "Terms", "Transition"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,26 @@ class Transition(NamedTuple):
     before: Phase
     event: Event
     after: Phase
+
+
+class Observer(Protocol):
+    """Who is told what the actor does; called in the event loop, and must not wait."""
+
+    def began(self) -> None:
+        """An autosave begins."""
+        ...
+
+    def observe(self, event: Event, phase: Phase) -> None:
+        """An event was worked off, and this is the phase after it."""
+        ...
+
+
+class Failure(NamedTuple):
+    """Why the last autosave has come to nothing; ``at`` in seconds since the epoch."""
+
+    kind: str
+    message: str
+    at: float
 
 
 class Terms(NamedTuple):
@@ -93,7 +114,7 @@ class Actor:
 
     Exactly one task runs run(). Requests wait for their reply, or for the end of the actor. ``at_rest`` is called
     whenever nothing is left to do; ``halted`` is the reason that an earlier actor of the worktree has left behind.
-    What has become true is published on ``bus``.
+    What has become true is published on ``bus``. ``opened`` is called when the store is open.
     Times in events are the event loop's.
     """
 
@@ -109,8 +130,13 @@ class Actor:
         at_rest: Callable[[], None] = lambda: None,
         bus: Bus | None = None,
         tend_after_s: float = TEND_AFTER_S,
+        opened: Callable[[OpenedStore], None] = lambda _store: None,
     ) -> None:
         self.path: Final = path
+        self.observer: Observer | None = None
+        self.failure: Failure | None = None
+        """Of the last autosave, until something is saved."""
+        self._opened = opened
         self._bus = bus or Bus()
         self.transitions: Final[deque[Transition]] = deque(maxlen=TRANSITIONS)
         self._catalog = catalog
@@ -203,6 +229,10 @@ class Actor:
         store = cast("OpenedStore", answer)
         return store.folder, store.created and self._opened_by == request
 
+    def plan(self) -> asyncio.Future[WatchPlan]:
+        """Tell what is worth watching, once what runs has ended; raises RuntimeError where the store is not open."""
+        return self._writes.submit(self._open_or_fail().writer.watch_plan)
+
     def post(self, event: Event) -> None:
         """Put an event into the mailbox."""
         self._mailbox.put_nowait(event)
@@ -250,9 +280,21 @@ class Actor:
         self.transitions.append(Transition(self._loop.time(), before, event, self._state.phase))
         for effect in effects:
             self._carry_out(effect)
+        self._tell_of(event, before)
         if self._state.phase in RESTING and not self._state.reads:
             self._tender.at_rest()
             self._at_rest()
+
+    def _tell_of(self, event: Event, before: Phase) -> None:
+        phase = self._state.phase
+        if phase is Phase.HALTED and before is not Phase.HALTED:
+            self._bus.publish("autosave.halted", self._checkpoint_dir, self.path, reason=self._state.halted)
+        if isinstance(event, Opened) and phase not in LEAVING:
+            self._opened(self._open_or_fail())
+        if isinstance(event, OpDone) and event.saved:
+            self.failure = None
+        if self.observer is not None:
+            self.observer.observe(event, phase)
 
     def _carry_out(self, effect: Effect) -> None:
         """Do what the machine wants. Nothing here waits: what takes long reports its end as an event."""
@@ -296,6 +338,8 @@ class Actor:
     def _start_op(self, request: int) -> None:
         self._tender.busy()
         if request == AUTOSAVE:
+            if self.observer is not None:
+                self.observer.began()
             self._submit(self._writes, request, self._autosave)
         elif self._pending[request].exclusive:
             self._ticket = self._locks.acquire(self.path)
@@ -332,7 +376,9 @@ class Actor:
     def _op_ended(self, request: int, ended: asyncio.Future[object]) -> None:
         error = ended.exception()
         if error is None:
-            self.post(OpDone(request, saved=isinstance(ended.result(), SaveResult)))
+            result = ended.result()
+            saved = isinstance(result, SaveResult)
+            self.post(OpDone(request, saved=saved, created=isinstance(result, SaveResult) and result.created))
             for told, data in announcements(ended.result(), automatic=request == AUTOSAVE):
                 self._bus.publish(told, self._checkpoint_dir, self.path, **data)
             return
@@ -341,6 +387,7 @@ class Actor:
             self._bus.publish("restore.interrupted", self._checkpoint_dir, self.path, reason=str(error))
         if request == AUTOSAVE:
             logger.warning("autosave of %s failed: %s", to_text(self.path), error)
+            self.failure = Failure(kind, error.message if isinstance(error, DomainError) else kind, time.time())
             self._bus.publish("autosave.failed", self._checkpoint_dir, self.path, reason=kind)
         self.post(OpFailed(request, kind, self._loop.time()))
 
@@ -349,7 +396,7 @@ class Actor:
         params = SaveParams(
             checkpoint_dir=to_wire(self._checkpoint_dir), worktree=place, token=secrets.token_hex(16), kind="auto"
         )
-        return store.writer.save(params, Caller("ckptd"))
+        return store.writer.autosave(params, Caller("ckptd"))
 
     def _reply(self, request: int, outcome: Outcome) -> None:
         pending = self._pending.pop(request)

@@ -21,6 +21,8 @@ __all__ = [
     "Request",
     "Stop",
     "WatchLost",
+    "WatchOff",
+    "WatchOn",
 ]
 
 AUTOSAVE: Final = 0
@@ -66,10 +68,14 @@ class OpenFailed:
 
 @dataclass(frozen=True, slots=True)
 class OpDone:
-    """An operation or a read has ended well. ``saved`` tells that the worktree was saved as it is."""
+    """An operation or a read has ended well.
+
+    ``saved`` tells that the worktree was saved as it is, ``created`` that a checkpoint was made for that.
+    """
 
     id: int
     saved: bool = False
+    created: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +89,10 @@ class OpFailed:
 
 @dataclass(frozen=True, slots=True)
 class EditsSeen:
-    """Files have changed, and autosave is on."""
+    """Files have changed, and autosave is on. ``since`` is when the first of them can have been, at the earliest."""
 
     at: float
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,20 @@ class WatchLost:
     """The watcher has missed something: anything may have changed."""
 
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOn:
+    """Autosave is wanted from now on, with these delays in seconds: whatever has stopped it is looked at again."""
+
+    at: float
+    quiet_s: float
+    max_wait_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOff:
+    """Autosave is not wanted any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +147,8 @@ Event = (
     | OpFailed
     | EditsSeen
     | WatchLost
+    | WatchOn
+    | WatchOff
     | QuietElapsed
     | Halt
     | IdleElapsed

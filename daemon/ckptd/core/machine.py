@@ -33,6 +33,8 @@ from ckptd.core.event import (
     Request,
     Stop,
     WatchLost,
+    WatchOff,
+    WatchOn,
 )
 from ckptd.core.turns import Turns, next_of
 
@@ -50,14 +52,14 @@ __all__ = [
     "check",
 ]
 
-HALTING: Final = frozenset({"worktree_missing", "worktree_replaced", "worktree_empty", "store_damaged"})
+HALTING: Final = frozenset({"worktree_missing", "worktree_replaced", "worktree_empty", "store_damaged", "rules_drop"})
 """Kinds of errors after which nothing may go on by itself, whoever met them."""
-
-MAX_FAILURES: Final = 3
-"""So many failed autosaves in a row halt: the next one would fail as well."""
 
 BACK_OFF: Final = 4.0
 """By this factor the quiet period grows with each failed autosave."""
+
+MAX_BACK_OFF_S: Final = 600.0
+"""A failed autosave is tried again after this time at the latest (or the quiet period, if that is longer)."""
 
 
 class Phase(Enum):
@@ -157,10 +159,14 @@ def advance(state: State, event: Event) -> Step:
             return _on_done(state, event)
         case OpFailed():
             return _on_failed(state, event)
-        case EditsSeen(at):
-            return _on_edits(state, at)
+        case EditsSeen(at, since):
+            return _on_edits(state, Edits(at if since is None else min(at, since), at))
         case WatchLost(at):
-            return (state, ()) if state.phase is Phase.DIRTY else _on_edits(state, at)
+            return (state, ()) if state.phase is Phase.DIRTY else _on_edits(state, Edits(at, at))
+        case WatchOn():
+            return _on_watch(state, event)
+        case WatchOff():
+            return _on_unwatch(state)
         case QuietElapsed():
             return _start(state, AUTOSAVE) if state.phase is Phase.DIRTY else (state, ())
         case Halt(reason):
@@ -244,16 +250,34 @@ def _on_failed(state: State, event: OpFailed) -> Step:
     if event.id == AUTOSAVE:
         # The delay counts from the failure, not from the edits, which may be long ago.
         edits, failures = Edits(event.at, event.at), failures + 1
-    hopeless = event.kind in HALTING or failures >= MAX_FAILURES
-    halted = state.halted or (event.kind if hopeless else None)
+    halted = state.halted or (event.kind if event.kind in HALTING else None)
     return _settle(replace(state, edits=edits, failures=failures, halted=halted), _reply(event.id))
 
 
-def _on_edits(state: State, at: float) -> Step:
+def _on_edits(state: State, edits: Edits) -> Step:
     if state.phase is Phase.HALTED or state.phase in LEAVING:
         return state, ()
-    seen = replace(state, edits=_merge(state.edits, Edits(at, at)))
+    seen = replace(state, edits=_merge(state.edits, edits))
     return _rest(seen, ()) if state.phase in RESTING else (seen, ())
+
+
+def _on_watch(state: State, event: WatchOn) -> Step:
+    if state.phase in LEAVING:
+        return state, ()
+    limits = state.limits._replace(quiet_s=event.quiet_s, max_wait_s=event.max_wait_s)
+    awake = replace(state, limits=limits, halted=None, failures=0)
+    if state.phase in RESTING:
+        awake = replace(awake, phase=Phase.IDLE, deadline=None)
+        return _on_edits(awake, Edits(event.at, event.at))
+    return _on_edits(awake, Edits(event.at, event.at))
+
+
+def _on_unwatch(state: State) -> Step:
+    running = state.running and state.running._replace(taken=None)
+    forgotten = replace(state, running=running, edits=None, failures=0)
+    if state.phase is not Phase.DIRTY:
+        return forgotten, ()
+    return _rest(replace(forgotten, deadline=None), _disarm(state))
 
 
 def _on_halt(state: State, reason: str) -> Step:
@@ -332,7 +356,9 @@ def _merge(earlier: Edits | None, later: Edits | None) -> Edits | None:
 
 
 def _deadline(edits: Edits, limits: Limits, failures: int) -> float:
-    delay = limits.quiet_s * float(BACK_OFF**failures)
+    # The exponent is bounded, or a disk that is full for weeks would make an infinite number of it.
+    grown = limits.quiet_s * float(BACK_OFF ** min(failures, 10))
+    delay = min(grown, max(limits.quiet_s, MAX_BACK_OFF_S))
     return min(edits.last + delay, edits.since + max(limits.max_wait_s, delay))
 
 
@@ -357,7 +383,6 @@ def check(state: State) -> None:
         or (state.halted is not None) == (phase is Phase.HALTED),
         "edits at rest mean DIRTY": phase not in RESTING or (state.edits is not None) == (phase is Phase.DIRTY),
         "CLOSING waits for something": phase is not Phase.CLOSING or bool(state.running or state.reads),
-        "failures halt": phase not in (Phase.IDLE, Phase.DIRTY) or state.failures < MAX_FAILURES,
     }
     broken = [rule for rule, holds in rules.items() if not holds]
     if broken:

@@ -1,8 +1,9 @@
 """Owns the actors: finds or makes the one a request is for, closes those nobody needs, and ends them all."""
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 import anyio
@@ -13,18 +14,22 @@ from ckpt_protocol.daemon import OpenStore
 from ckpt_protocol.store import PruneResult
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
-from ckpt_protocol.worktree import ForgetResult, ListResult, OpenResult
+from ckpt_protocol.worktree import ForgetResult, ListResult, OpenResult, Watcher
 from ckptd.core.actor import Actor, ActorClosedError, Terms
+from ckptd.core.autosavers import Autosavers, Unwatched
 from ckptd.core.bus import Bus
 from ckptd.core.caller import Caller, unless_called_off
 from ckptd.core.desk import Claim, Desk
 from ckptd.core.event import IdleElapsed, Stop
 from ckptd.core.machine import Limits, Phase
-from ckptd.core.ports import Catalog, Reader, Writer
+from ckptd.core.ports import Catalog, OpenedStore, Reader, Watches, Writer
 from ckptd.core.restore_lock import RestoreLocks
+from ckptd.core.watcher import IDLE_RESCAN_S
 from ckptd.errors import DomainError
 
 __all__ = ["Manager"]
+
+_logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -56,9 +61,13 @@ class Manager:
         mailbox_limit: int = 256,
         cache_size: int = 100,
         bus: Bus | None = None,
+        watches: Watches | None = None,
+        idle_rescan_s: float = IDLE_RESCAN_S,
     ) -> None:
         self.bus = bus or Bus()
         """Where it is published what happens."""
+        self._autosavers = Autosavers(watches or Unwatched(), self.bus, idle_rescan_s)
+        self._resumed: set[bytes] = set()
         self._catalog = catalog
         self._claim_lock = claim
         self._limits = Limits(mailbox=mailbox_limit)
@@ -153,6 +162,45 @@ class Manager:
             return await self._chore(checkpoint_dir, lambda: self._catalog.dead(checkpoint_dir))
         return await self._to_the_end(self._prune(checkpoint_dir))
 
+    async def resume_watching(self, checkpoint_dir: bytes) -> None:
+        """Go on with autosave below a checkpoint directory, if it can be served."""
+        with contextlib.suppress(DomainError):
+            await self._claim(checkpoint_dir, make=False)
+
+    async def watch(
+        self, checkpoint_dir: bytes, place: Worktree, caller: Caller, on: bool | None, *, force: bool = False
+    ) -> Watcher:
+        """Turn autosave on or off, or leave it as it is (None); tell how it is then.
+
+        Turned on, it looks again at what has stopped it, and makes the store where there is none.
+        """
+        key = _key(checkpoint_dir, place)
+        if on is None:
+            await self.write(checkpoint_dir, place, lambda _writer: None, caller)
+        else:
+            await self._set_autosave(key, place, caller, on, force=force)
+        return self.watcher_of(checkpoint_dir, place)
+
+    def watcher_of(self, checkpoint_dir: bytes, place: Worktree) -> Watcher:
+        """Tell how autosave is for a worktree; touches no thread."""
+        key = _key(checkpoint_dir, place)
+        return self._autosavers.describe(key, self._actors.get(key))
+
+    @property
+    def watching(self) -> bool:
+        """Whether any worktree is saved by itself."""
+        return self._autosavers.any()
+
+    async def _set_autosave(self, key: Key, place: Worktree, caller: Caller, on: bool, *, force: bool) -> None:
+        options = await self.write(
+            key[0], place, lambda writer: writer.set_autosave(on), caller, create=on, force=on and force
+        )
+        actor = self._actors.get(key)
+        if not on:
+            self._autosavers.stop(key)
+        elif actor is not None and not actor.leaving:
+            self._autosavers.begin(key, actor, options, self._running_tasks())
+
     async def forget(self, checkpoint_dir: bytes, place: Worktree) -> ForgetResult:
         """Delete a worktree's store after what runs there has ended.
 
@@ -217,6 +265,9 @@ class Manager:
         except DomainError:
             self._let_go(checkpoint_dir)
             raise
+        if checkpoint_dir not in self._resumed and self._tasks is not None:
+            self._resumed.add(checkpoint_dir)
+            self._in_the_background(self._resume(checkpoint_dir))
         if not kept:
             self._let_go(checkpoint_dir)
         elif not whole and living is not None:
@@ -250,6 +301,7 @@ class Manager:
             halted=self._halted.get(key),
             at_rest=self._close_unused,
             bus=self.bus,
+            opened=lambda store: self._on_opened(key, store),
         )
         self._running_tasks().start_soon(self._live, key, actor)
         self._actors[key] = actor
@@ -260,16 +312,42 @@ class Manager:
             await actor.run()
         finally:
             # No await since the actor's end: whoever waited for it finds its place free.
+            self._autosavers.end(key)
             del self._actors[key]
             self._halted.pop(key, None)
             if actor.state.halted is not None:
                 self._halted[key] = actor.state.halted
 
+    def _on_opened(self, key: Key, store: OpenedStore) -> None:
+        if store.autosave.on:
+            self._autosavers.begin(key, self._actors[key], store.autosave, self._running_tasks())
+
+    async def _resume(self, checkpoint_dir: bytes) -> None:
+        """Open what is to be saved by itself; each begins with a look at what has changed meanwhile."""
+        try:
+            desk = self._desk(checkpoint_dir)
+            for path in await desk.chore(lambda: self._catalog.watched(checkpoint_dir)):
+                await self._resume_one(checkpoint_dir, path)
+        except DomainError as error:
+            _logger.info("autosave below %s does not go on for now: %s", to_text(checkpoint_dir), error)
+            self._resumed.discard(checkpoint_dir)
+
+    async def _resume_one(self, checkpoint_dir: bytes, path: bytes) -> None:
+        place = Worktree(path=to_wire(path))
+        try:
+            await self._ask(checkpoint_dir, place, lambda actor: actor.open(Terms(place)), _ours())
+        except DomainError as error:
+            if error.row.family == "daemon":
+                raise
+            _logger.warning("autosave of %s does not go on: %s", to_text(path), error)
+
     def _close_unused(self) -> None:
         unused = [
             actor
-            for actor in self._actors.values()
-            if actor.state.phase in (Phase.IDLE, Phase.HALTED) and not actor.state.reads
+            for key, actor in self._actors.items()
+            if actor.state.phase in (Phase.IDLE, Phase.HALTED)
+            and not actor.state.reads
+            and not self._autosavers.has(key)
         ]
         for actor in unused[: max(0, len(unused) - self._cache_size)]:
             actor.post(IdleElapsed())
@@ -329,7 +407,7 @@ class Manager:
     async def _delete(self, checkpoint_dir: bytes, folder: bytes) -> None:
         await self._chore(checkpoint_dir, lambda: self._catalog.delete(checkpoint_dir, folder))
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def _closed(self, keys: Iterable[Key]) -> AsyncIterator[None]:
         """Keep worktrees without an actor: end those that live, and hold up requests that want one."""
         wanted = set(keys)
@@ -360,6 +438,13 @@ class Manager:
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
         return await asyncio.shield(task)
+
+    def _in_the_background(self, chore: Coroutine[object, object, None]) -> None:
+        """Run what nobody waits for; that it broke must be known, and end nothing else."""
+        task = asyncio.get_running_loop().create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+        task.add_done_callback(_log_if_broken)
 
     def _desk(self, checkpoint_dir: bytes) -> Desk:
         self._refuse_when_draining()
@@ -394,3 +479,8 @@ def _ours() -> Caller:
 
 def _key(checkpoint_dir: bytes, place: Worktree) -> Key:
     return checkpoint_dir, from_wire(place.path)
+
+
+def _log_if_broken(task: "asyncio.Task[object]") -> None:
+    if not task.cancelled() and task.exception() is not None:
+        _logger.error("something in the background broke", exc_info=task.exception())

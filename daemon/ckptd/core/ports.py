@@ -1,12 +1,26 @@
 """What core needs of the git side, as Protocol classes: the composition root hands in what fulfils them."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import Worktree
+from ckptd.autosave import Autosave
 from ckptd.core.caller import Caller
 
-__all__ = ["Caller", "Catalog", "Collection", "OpenedStore", "Reader", "Verification", "Writer"]
+__all__ = [
+    "Caller",
+    "Catalog",
+    "Collection",
+    "Coverage",
+    "News",
+    "OpenedStore",
+    "Reader",
+    "Verification",
+    "WatchPlan",
+    "Watches",
+    "Writer",
+]
 
 
 class Writer(Protocol):
@@ -21,6 +35,21 @@ class Writer(Protocol):
 
     def save(self, params: checkpoint.SaveParams, caller: Caller) -> checkpoint.SaveResult:
         """Make a checkpoint of the worktree as it is."""
+        ...
+
+    def autosave(self, params: checkpoint.SaveParams, caller: Caller) -> checkpoint.SaveResult:
+        """Make a checkpoint that nobody asked for: never one of the daemon's own work, or of what may be an accident.
+
+        Raises DomainError ``worktree_replaced`` and ``rules_drop`` besides what a save raises.
+        """
+        ...
+
+    def set_autosave(self, on: bool) -> Autosave:
+        """Remember durably whether the worktree is to be saved without being asked; give the options."""
+        ...
+
+    def watch_plan(self) -> "WatchPlan":
+        """Tell what is worth watching, by the last scan; touches no file."""
         ...
 
     def status(self, params: worktree.StatusParams, caller: Caller) -> worktree.StatusResult:
@@ -155,6 +184,11 @@ class OpenedStore(Protocol):
         """The operations that only read the store."""
         ...
 
+    @property
+    def autosave(self) -> Autosave:
+        """The options of autosave, as they were when the store was opened."""
+        ...
+
 
 class Catalog(Protocol):
     """The stores of checkpoint directories. Calls may come from several threads, for different worktrees."""
@@ -183,4 +217,69 @@ class Catalog(Protocol):
 
     def find(self, checkpoint_dir: bytes, worktree_path: bytes) -> tuple[bytes, int] | None:
         """Give the folder and the number of checkpoints of a worktree's store, or None."""
+        ...
+
+    def watched(self, checkpoint_dir: bytes) -> "Sequence[bytes]":
+        """Give the worktrees that are to be saved by themselves."""
+        ...
+
+
+class WatchPlan(Protocol):
+    """What is worth watching of a worktree. Immutable; any thread may use it. Paths are relative, the root is empty."""
+
+    @property
+    def directories(self) -> Sequence[bytes]:
+        """The directories that a scan looks into."""
+        ...
+
+    def leaves_out(self, path: bytes) -> bool:
+        """Tell whether a path is known to be left out by the rules."""
+        ...
+
+    def is_directory(self, path: bytes) -> bool:
+        """Tell whether a path is one of the directories."""
+        ...
+
+
+class Coverage(NamedTuple):
+    """What has come of an attempt to watch. ``native``: changes in ``watched`` directories will be told.
+
+    ``fresh``: since this attempt, so what went before is not known. ``left`` directories are there and cannot be
+    watched. ``reason`` says why not all is well.
+    """
+
+    native: bool
+    fresh: bool
+    watched: int
+    left: int
+    reason: str | None
+
+
+class News(Protocol):
+    """Who is told of changes; called in the event loop, and never at once from within a call."""
+
+    def seen(self, paths: Sequence[bytes], *, more: bool) -> None:
+        """Something has changed at these relative paths, and elsewhere if ``more``."""
+        ...
+
+    def broken(self, reason: str, *, over_budget: bool = False) -> None:
+        """Nothing is told any more, until the next coverage; ``over_budget``: another worktree needs the place."""
+        ...
+
+
+class Watches(Protocol):
+    """Watches worktrees. Its word is a reason to look, and its silence proves nothing."""
+
+    def add(self, path: bytes, step_s: float, news: News) -> int:
+        """Take a worktree, of which changes are to be told within two steps; gives its number."""
+        ...
+
+    def remove(self, number: int) -> None:
+        """Forget a worktree."""
+        ...
+
+    async def cover(
+        self, number: int, directories: Sequence[bytes], *, try_out: bool = False, afresh: bool = False
+    ) -> Coverage:
+        """Watch these directories and no others; never fails. ``afresh`` trusts nothing that is watched already."""
         ...

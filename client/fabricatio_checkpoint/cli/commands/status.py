@@ -62,7 +62,12 @@ def _tail(result: dict[str, Any]) -> Iterator[str]:
             yield f"{what}: {left_out(entry)}"
     if result["interrupted"]:
         yield from _interrupted(short(result["interrupted"]), result.get("interruption"))
-    if result["halted"]:
+    watcher = result.get("watcher")
+    if watcher is not None and watcher["state"] != "off":
+        from fabricatio_checkpoint.cli.commands.watch import told
+
+        yield from told(watcher, result["halted"])
+    elif result["halted"]:
         yield f"halted: {visible(result['halted'])}"
 
 

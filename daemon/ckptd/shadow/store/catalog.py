@@ -11,6 +11,7 @@ from ckpt_protocol.store import PrunedStore, PruneResult
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ListResult, Workspace
+from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.isolation import isolate
 from ckptd.shadow.objects.refs import Refs
@@ -45,6 +46,7 @@ class OpenedFolder(NamedTuple):
     created: bool
     writer: StoreWriter
     reader: StoreReader
+    autosave: Autosave
 
 
 class ShadowCatalog:
@@ -74,7 +76,12 @@ class ShadowCatalog:
         repository = Repository(folder, metadata, self._settings, self._clock)
         # It runs on another thread, so it reads the old folders by itself, too.
         reader = StoreReader(folder, repository.objects.suspects, legacy_checkpoints(folder, path))
-        return OpenedFolder(folder, created, StoreWriter(repository), reader)
+        return OpenedFolder(folder, created, StoreWriter(repository), reader, repository.autosave())
+
+    def watched(self, checkpoint_dir: bytes) -> list[bytes]:
+        """Give the worktrees that are to be saved by themselves, sorted."""
+        found = [metadata for _, metadata in _stores(checkpoint_dir) if isinstance(metadata, Metadata)]
+        return sorted(metadata.path for metadata in found if self._autosave_of(metadata).on)
 
     def list(self, checkpoint_dir: bytes) -> ListResult:
         """List the tracked worktrees, sorted by path."""
@@ -108,6 +115,10 @@ class ShadowCatalog:
         self._sweep(checkpoint_dir)
         read_metadata(folder)
         delete_folder(folder)
+
+    def _autosave_of(self, metadata: Metadata) -> Autosave:
+        own = self._settings.overrides_of(metadata.path).autosave
+        return AutosaveWishes(metadata.autosave).over(own.over(self._settings.autosave))
 
     def find(self, checkpoint_dir: bytes, worktree_path: bytes) -> tuple[bytes, int] | None:
         """Give the folder and the number of checkpoints of a worktree's store, or None."""

@@ -19,6 +19,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """``parent_dev`` and ``parent_fsid`` tell later whether a missing worktree is gone or only not mounted.
 
     Numbers that a 64-bit JSON reader could lose are decimal strings. ``forced``: a protected place, by consent.
+    ``autosave`` is what ``watch on`` and ``watch off`` have said last; None leaves it to the options.
     """
 
     format: int
@@ -28,6 +29,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     parent_fsid: str
     created: str
     forced: bool = False
+    autosave: bool | None = None
 
     @property
     def path(self) -> bytes:

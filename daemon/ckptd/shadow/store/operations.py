@@ -2,7 +2,9 @@
 
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import CheckpointRecord, Worktree
+from ckptd.autosave import Autosave
 from ckptd.shadow.objects.pack import HashOnly
+from ckptd.shadow.scan.watchplan import ModelWatchPlan
 from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.collecting import Collection, Extent
 from ckptd.shadow.store.diffing import Differ
@@ -41,6 +43,22 @@ class StoreWriter:
     def save(self, params: checkpoint.SaveParams, caller: AskerLike) -> checkpoint.SaveResult:
         """Make a checkpoint of the worktree as it is."""
         return self._saver.save(params, Asker(caller))
+
+    def autosave(self, params: checkpoint.SaveParams, caller: AskerLike) -> checkpoint.SaveResult:
+        """Make a checkpoint that nobody asked for, unless what is there looks like an accident."""
+        return self._saver.autosave(params, Asker(caller))
+
+    def set_autosave(self, on: bool) -> Autosave:
+        """Remember whether to save without being asked, and what was agreed to by that; give the options."""
+        self._repo.set_autosave(on)
+        if on:
+            self._repo.accept_place()
+            self._saver.accept_rules()
+        return self._repo.autosave()
+
+    def watch_plan(self) -> ModelWatchPlan:
+        """Tell what is worth watching, by the last scan."""
+        return ModelWatchPlan(self._repo.model)
 
     def restore(self, params: checkpoint.RestoreParams, caller: AskerLike) -> checkpoint.RestoreResult:
         """Bring back a checkpoint, or some paths of it."""

@@ -8,7 +8,10 @@ from functools import partial
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from ckptd.errors import DomainError
+import msgspec
+
+from ckptd.autosave import Autosave, AutosaveWishes
+from ckptd.errors import DomainError, from_os_error
 from ckptd.regular import read_regular
 from ckptd.shadow.ignore.chain import IgnoreChain
 from ckptd.shadow.objects.durable import read_if_there, replace_file
@@ -32,9 +35,10 @@ from ckptd.shadow.scan.boot import Written, boot_id
 from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
 from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
-from ckptd.shadow.store.metadata import Metadata
+from ckptd.shadow.store.metadata import Metadata, write_metadata
 from ckptd.shadow.store.recovery import clear_up, incomplete, interrupted, recover, sweep
 from ckptd.shadow.store.settings import Overrides, Settings
+from ckptd.shadow.store.settled import Settled
 from ckptd.shadow.store.watchedscan import WatchedScan
 from ckptd.shadow.trees.view import Key
 
@@ -67,6 +71,7 @@ class Repository:
     ) -> None:
         self.folder: Final = folder
         self.worktree: Final = metadata.path
+        self.metadata = metadata
         self.settings: Final = settings
         self.clock: Final = clock
         self._head: str | None = None
@@ -80,6 +85,7 @@ class Repository:
         self.log: Final = OperationLog(os.path.join(folder, b"ckpt", b"log"))
         self._model_path = os.path.join(folder, b"ckpt", b"model")
         self.guard: Final = _guard(folder)
+        self.settled: Final = Settled(folder)
         self._outside: tuple[tuple[bytes, ...], bytes | None] = ((), None)
         self._basis_maker: BasisMaker | None = None
         self.model: DirNode | None = None
@@ -175,6 +181,33 @@ class Repository:
             self._basis_maker = BasisMaker(self.worktree, chain, self.objects)
             self._outside = outside
         return self._basis_maker
+
+    def autosave(self) -> Autosave:
+        """Give the options of autosave: the store's own word, else the worktree's files, else the daemon's."""
+        own = self.settings.overrides_of(self.worktree).autosave
+        return AutosaveWishes(self.metadata.autosave).over(own.over(self.settings.autosave))
+
+    def set_autosave(self, on: bool) -> None:
+        """Remember durably whether the worktree is to be saved by itself."""
+        metadata = msgspec.structs.replace(self.metadata, autosave=on)
+        write_metadata(self.folder, metadata)
+        self.metadata = metadata
+
+    def is_replaced(self) -> bool:
+        """Tell whether another directory is at the worktree's path than the one that was saved last by request."""
+        try:
+            return str(os.stat(self.worktree).st_ino) != self.metadata.ino
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise from_os_error(error, "look at the worktree", self.worktree) from error
+
+    def accept_place(self) -> None:
+        """Take the directory that is at the worktree's path for the worktree, whatever was there before."""
+        if self.is_replaced():
+            metadata = msgspec.structs.replace(self.metadata, ino=str(os.stat(self.worktree).st_ino))
+            write_metadata(self.folder, metadata)
+            self.metadata = metadata
 
     def global_excludes(self) -> bytes | None:
         """Give the user's own ignore rules, as far as they are used and can be read."""

@@ -303,6 +303,8 @@ class Restorer:
             written, half_done = self._carry_out(root_fd, steps, prepared.place, asker)
         finally:
             os.close(root_fd)
+        if not written.failed and not half_done:
+            self._repo.settled.expect(prepared.scan.root, steps)
         cancelled = any(one.reason == "cancelled" for one in written.failed)
         result = answer_done(prepared, intent.safety, written, earlier, overwritten_in=draft.id, cancelled=cancelled)
         result = msgspec.structs.replace(result, stats=count_work(prepared.scan, pack, steps, written.written))

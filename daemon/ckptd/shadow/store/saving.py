@@ -1,5 +1,6 @@
 """The save: look, write what is new, commit, and answer when it is durable."""
 
+import contextlib
 from typing import Final
 
 import msgspec
@@ -34,6 +35,28 @@ class Saver:
 
     def __init__(self, repository: Repository) -> None:
         self._repo = repository
+        self._rules_accepted = False
+
+    def accept_rules(self) -> None:
+        """Let the next autosave go on, however much the ignore rules leave out by now."""
+        self._rules_accepted = True
+
+    def autosave(self, params: SaveParams, asker: Asker) -> SaveResult:
+        """Save without being asked to: nothing that looks like an accident, and nothing that a restore has left.
+
+        Raises DomainError as save() does, and ``worktree_replaced``, ``rules_drop``.
+        """
+        repo = self._repo
+        if repo.is_replaced():
+            raise DomainError(
+                "worktree_replaced",
+                f"another directory is at {to_text(repo.worktree)} by now",
+                hint="if it is the same project, ckpt save or ckpt watch on goes on with it",
+                paths=(repo.worktree,),
+            )
+        result = self._make(params, asker, automatic=True)
+        self._rules_accepted = False
+        return result
 
     def save(self, params: SaveParams, asker: Asker) -> SaveResult:
         """Make a checkpoint, or give head where nothing has changed.
@@ -42,6 +65,13 @@ class Saver:
         ``worktree_empty``, ``precondition_failed``, ``cancelled``, and storage errors; then no checkpoint has come of
         it.
         """
+        result = self._make(params, asker, automatic=False)
+        with contextlib.suppress(DomainError):
+            # Whoever saves here means this directory. The save is done, whether that can be noted or not.
+            self._repo.accept_place()
+        return result
+
+    def _make(self, params: SaveParams, asker: Asker, *, automatic: bool) -> SaveResult:
         text = check_text(params.message)
         _check_meta(params.meta)
         answered = self._repo.log.answered(params.token, "save")
@@ -52,11 +82,13 @@ class Saver:
         # Not called off in there: what has been hashed is to be kept.
         pack = self._repo.objects.writer(Pulse(progress=lambda _files, _bytes: asker.tell("write")).beat)
         try:
-            return self._scan_and_save(params, text, pack, asker)
+            return self._scan_and_save(params, text, pack, asker, automatic)
         finally:
             pack.abort()
 
-    def _scan_and_save(self, params: SaveParams, text: str | None, pack: PackWriter, asker: Asker) -> SaveResult:
+    def _scan_and_save(
+        self, params: SaveParams, text: str | None, pack: PackWriter, asker: Asker, automatic: bool
+    ) -> SaveResult:
         scan = self._repo.scan(
             pack,
             rehash=params.rehash,
@@ -68,12 +100,15 @@ class Saver:
         reach("scanned")
         check_conditions(self._repo, Conditions.of(params), scan.root, asker)
         dropped = self._dropped_by_rules(scan.root)
+        if automatic and dropped and not self._rules_accepted:
+            raise DomainError("rules_drop", dropped[0], hint="if that is meant, ckpt save or ckpt watch on goes on")
         self._refuse_sudden_emptiness(scan, force=params.force or bool(dropped))
         info = self._repo.info_of(scan, scan.root.modes)
         info_tree = write_info_tree(pack, info)
         notes = [*scan.problems, *dropped]
         head = self._repo.head
-        if head is not None and not params.meta and self._is_unchanged(head, params.kind, scan.root.tree, info):
+        unchanged = head is not None and not params.meta and self._is_unchanged(head, params.kind, scan.root.tree, info)
+        if head is not None and (unchanged or (automatic and self._repo.settled.is_own(scan.root))):
             self._repo.seal(pack)
             self._repo.adopt(scan.root)
             return self._unchanged(head, params, text, scan, pack, notes)
@@ -131,6 +166,7 @@ class Saver:
             repo.withdraw(draft, intent.n, params.tag)
             raise
         repo.set_head(draft.id)
+        repo.settled.forget()
         repo.adopt(scan.root)
         repo.keep_house()
         return result

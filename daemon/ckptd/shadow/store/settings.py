@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.shadow.objects.failpoint import reach_in_worktree
 from ckptd.shadow.record.logtrim import DEFAULT_BOUNDS, Bounds
 from ckptd.shadow.scan.helpers import Helpers
@@ -17,6 +18,7 @@ class Overrides(NamedTuple):
     exclude: tuple[bytes, ...] | None = None
     max_file_bytes: int | None = None
     notes: tuple[str, ...] = ()
+    autosave: AutosaveWishes = AutosaveWishes()
 
 
 def _no_overrides(_worktree: bytes) -> Overrides:
@@ -39,6 +41,7 @@ class Settings(NamedTuple):
     one_file_system: bool = True
     exclude: tuple[bytes, ...] = ()
     git_excludes_path: bytes | None = None
+    autosave: Autosave = Autosave()
     overrides_of: Callable[[bytes], Overrides] = _no_overrides
     keep_after: tuple[int, int] = (50_000, 256 * 1024 * 1024)
     helpers: Helpers | None = None
