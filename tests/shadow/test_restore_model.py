@@ -218,7 +218,14 @@ class Player:
             return
         assert self.desk.status().interrupted is not None
         self.crashes += 1
-        result = self.desk.undo()
+        way = self.dice.choice(["undo", "resume undo", "finish"])
+        self.trace.append(way)
+        if way == "finish":
+            finished = self.desk.resume("finish")
+            halfway = look(self.desk.root)
+            self.compare(halfway, self.expected_reset(before, target))
+            assert (finished.conflicts, finished.edited) == ([], [])
+        result = self.desk.resume("undo") if way == "resume undo" else self.desk.undo()
         after = look(self.desk.root)
         self.compare(after, before)
         self.redoable[:] = [self.finish(halfway, after, result, counts=False)]

@@ -18,6 +18,11 @@ A restore that was cut off can be gone on with, as long as no other restore came
 - One that is cancelled is taken back at once, by an operation of its own. Where that fails it is as one cut off.
 - A stopped undo is taken back by redo, a stopped redo by undo, from its safety checkpoints: then all is as if it had
   never begun.
+- resume ends it either way, whatever it was: finish goes on with it over exactly the paths that it was to change, undo
+  takes it back as the two rules above say.
+
+Undo and redo can be asked for one session alone: then the newest of its operations counts, and a path that was changed
+since is in conflict, where it would be overwritten and named otherwise.
 """
 
 from collections.abc import Iterable
