@@ -211,6 +211,10 @@ class AsyncCheckPointStore:
     def gc(self) -> None:
         """Remove from the store what no checkpoint needs."""
 
+    @_of_blocking(CheckPointStore.export)
+    def export(self) -> None:
+        """Write a checkpoint elsewhere."""
+
     @_of_blocking(CheckPointStore.verify)
     def verify(self) -> None:
         """Look for damage in the store."""

@@ -384,6 +384,20 @@ class CheckPointStore:
         """Remove from the store what no checkpoint needs, and make it smaller; others may go on meanwhile."""
         return self._write("store.gc", GcResult.from_wire, dry_run=dry_run)
 
+    def export(self, commit_id: str, destination: AnyPath, paths: Iterable[AnyPath] = ()) -> int:
+        """Write a checkpoint, or some paths of it, elsewhere, and give the number of files and links.
+
+        ``destination`` is a directory that is not there or is empty, or the name of a ``.tar`` file that is not there;
+        it appears when everything is in it. StateError where something is there already.
+        """
+        return self._read(
+            "checkpoint.export",
+            lambda result: int(result["files"]),
+            id=commit_id,
+            destination=wire.destination(destination),
+            paths=self._wire_paths(paths),
+        )
+
     def verify(self, *, read_data: bool = False) -> VerifyResult:
         """Look for damage in the store: what is lost, and which checkpoints need it. Nothing is changed.
 

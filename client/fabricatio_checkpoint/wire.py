@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["AnyPath", "Json", "directory", "new_token", "real_directory", "relative_path", "worktree"]
+__all__ = ["AnyPath", "Json", "destination", "directory", "new_token", "real_directory", "relative_path", "worktree"]
 
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 """A path as callers may give it."""
@@ -54,6 +54,17 @@ def real_directory(path: AnyPath) -> bytes:
     if not name:
         raise error_of("bad_path", "an empty path where a directory is needed")
     return os.path.realpath(name)
+
+
+def destination(path: AnyPath) -> Json:
+    """Give the wire form of a place that is to be made; a relative one starts at the process's directory.
+
+    Links are not followed: the place itself must not exist. Raises InputError for an empty path and one with NUL.
+    """
+    name = _name(path)
+    if not name:
+        raise error_of("bad_path", "an empty path where a destination is needed")
+    return encode(os.path.abspath(name))
 
 
 def relative_path(path: AnyPath, roots: Iterable[bytes]) -> bytes:

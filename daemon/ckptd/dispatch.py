@@ -386,8 +386,9 @@ async def _check_paths(params: Request) -> str | None:
         if number % _AT_ONCE == 0:
             # A frame has room for two million of them, and others are waiting for their answers.
             await anyio.lowlevel.checkpoint()
-    if (directory := getattr(params, "checkpoint_dir", None)) is not None:
-        check_absolute(from_wire(directory))
+    for name in ("checkpoint_dir", "destination"):
+        if (path := getattr(params, name, None)) is not None:
+            check_absolute(from_wire(path))
     place: Worktree | None = getattr(params, "worktree", None)
     return None if place is None else to_text(check_absolute(from_wire(place.path)))
 

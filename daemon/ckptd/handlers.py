@@ -289,6 +289,19 @@ async def verify(daemon_: Daemon, asked: Asked, params: store.VerifyParams) -> s
         run.close()
 
 
+async def export(daemon_: Daemon, asked: Asked, params: checkpoint.ExportParams) -> checkpoint.ExportResult:
+    """Write a checkpoint elsewhere, a moment at a time: other reads of the store come in between."""
+    caller, directory, manager = asked.caller, _directory(params), daemon_.manager
+    run = await manager.read(directory, params.worktree, lambda reader: reader.export(params, caller))
+    try:
+        while True:
+            result = await manager.read(directory, params.worktree, lambda _reader: run.step())
+            if result is not None:
+                return result
+    finally:
+        run.close()
+
+
 async def subscribe(daemon_: Daemon, asked: Asked, params: events.SubscribeParams) -> events.SubscribeResult:
     """Send events on this connection from now on."""
     wanted = Wanted(
@@ -333,4 +346,5 @@ HANDLERS: Final[dict[str, Handler]] = {
     "store.prune": prune,
     "store.gc": gc,
     "store.verify": verify,
+    "checkpoint.export": export,
 }

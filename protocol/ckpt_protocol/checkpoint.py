@@ -26,6 +26,8 @@ __all__ = [
     "DiffParams",
     "DiffResult",
     "Expected",
+    "ExportParams",
+    "ExportResult",
     "HeadParams",
     "HeadResult",
     "ListParams",
@@ -192,6 +194,29 @@ class CatResult(Result, frozen=True, kw_only=True):
     total_bytes: int
     mode: Literal["100644", "100755", "120000"]
     id: str
+
+
+class ExportParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.export``: write a checkpoint, or some paths of it, to a place outside of the worktree.
+
+    ``destination`` is absolute: a directory that is not there or is empty, or a file that is not there and whose name
+    ends in ``.tar``. It appears when everything is in it.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    id: str
+    destination: WirePath
+    paths: list[WirePath] = []
+
+
+class ExportResult(Result, frozen=True, kw_only=True):
+    """``files`` counts files and links, ``bytes`` the content of the files."""
+
+    id: str
+    destination: WirePath
+    files: int
+    bytes: int
 
 
 class RestoreParams(Request, frozen=True, kw_only=True):

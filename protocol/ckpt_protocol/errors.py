@@ -58,6 +58,7 @@ _ROWS: Final = (
     ErrorKind("precondition_failed", 2016, "state", False),
     ErrorKind("checkpoint_needed", 2017, "state", False),
     ErrorKind("rules_drop", 2018, "state", False),
+    ErrorKind("destination_exists", 2019, "state", False),
     ErrorKind("deadline_exceeded", 2020, "state", True),
     # storage, 3000
     ErrorKind("store_damaged", 3001, "storage", False),

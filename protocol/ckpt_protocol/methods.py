@@ -34,6 +34,7 @@ _ROWS: Final = (
     Method("checkpoint.show", checkpoint.ShowParams, checkpoint.ShowResult, False),
     Method("checkpoint.diff", checkpoint.DiffParams, checkpoint.DiffResult, False),
     Method("checkpoint.cat", checkpoint.CatParams, checkpoint.CatResult, False),
+    Method("checkpoint.export", checkpoint.ExportParams, checkpoint.ExportResult, False),
     Method("checkpoint.restore", checkpoint.RestoreParams, checkpoint.RestoreResult, True),
     Method("checkpoint.undo", checkpoint.StepParams, checkpoint.RestoreResult, True),
     Method("checkpoint.redo", checkpoint.StepParams, checkpoint.RestoreResult, True),

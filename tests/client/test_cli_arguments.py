@@ -115,11 +115,6 @@ def test_no_guess_points_at_help():
     assert refused("daemon").message == "daemon needs a command"
 
 
-def test_commands_that_do_not_exist_yet_are_unknown():
-    for name in ("search", "adopt", "export", "mcp", "ui"):
-        assert "no command" in refused(name).message
-
-
 def test_a_command_option_before_the_command_says_where_it_belongs():
     assert "after the command" in (refused("--dry-run", "reset").hint or "")
 

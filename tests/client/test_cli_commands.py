@@ -612,3 +612,16 @@ def test_forget_needs_yes_off_a_terminal(daemon, tree, ckpt):
     assert daemon.calls("worktree.forget") == []
     assert ckpt("forget", "--yes").out == f"forgot {tree} (4 checkpoints); its files were not touched\n"
     assert len(daemon.calls("worktree.forget")) == 1
+
+
+# export
+
+
+def test_export_names_its_destination_from_here(daemon, tree, ckpt, monkeypatch):
+    daemon.answers["checkpoint.export"] = {"id": ID, "destination": "/x/out.tar", "files": 2, "bytes": 2048}
+    monkeypatch.chdir(tree.parent)
+    done = ckpt("-w", str(tree), "export", "HEAD", "out.tar", "src")
+    assert (done.code, done.out) == (0, "2 files, 2.0 KiB, written to /x/out.tar\n")
+    (call,) = daemon.calls("checkpoint.export")
+    assert call["destination"] == str(tree.parent / "out.tar")
+    assert call["paths"] == ["src"]

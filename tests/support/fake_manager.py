@@ -30,6 +30,7 @@ SIDES = {
     "checkpoint.cat": "cat",
     "store.gc": "gc",
     "store.verify": "verify",
+    "checkpoint.export": "export",
 }
 
 
@@ -59,7 +60,7 @@ class Side:
         def operation(params: object, caller: Caller | None = None) -> object:
             self._manager.callers.append(caller)
             result = self._manager.answer(method)
-            return Run(result) if method in ("store.gc", "store.verify") else result
+            return Run(result) if method in ("checkpoint.export", "store.gc", "store.verify") else result
 
         return operation
 

@@ -482,6 +482,12 @@ SAMPLES: dict[str, Sample] = {
             notes=[],
         ),
     ),
+    "checkpoint.export": Sample(
+        checkpoint.ExportParams(**PLACE, id="HEAD~1", destination="/home/u/old.tar", paths=["a b/x", ODD]),
+        checkpoint.ExportParams(**LEAST_PLACE, id="HEAD", destination="/tmp/x"),
+        checkpoint.ExportResult(id=ID, destination="/home/u/old.tar", files=2, bytes=1234),
+        checkpoint.ExportResult(id=ID, destination="/tmp/x", files=0, bytes=0),
+    ),
     "store.verify": Sample(
         store.VerifyParams(**PLACE, read_data=True),
         store.VerifyParams(**LEAST_PLACE),

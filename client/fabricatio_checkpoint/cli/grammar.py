@@ -168,6 +168,11 @@ _ROWS = (
         "cat", "content.cat", "print a file of a checkpoint", "ckpt cat HEAD src/main.py > old.py",
         words=(_ID, Word("PATH", 1, 1)),
     ),
+    Command(
+        "export", "content.export", "write a checkpoint, or some paths of it, to a new directory or a .tar file",
+        "ckpt export HEAD~3 /tmp/before.tar src",
+        words=(_ID, Word("DEST", 1, 1), Word("PATH", 0, None)),
+    ),
     Command("workspaces", "stores.workspaces", "list the tracked worktrees", "ckpt workspaces"),
     Command(
         "prune", "stores.prune", "delete the stores of worktrees that are gone", "ckpt prune --dry-run",

@@ -13,6 +13,7 @@ __all__ = [
     "Catalog",
     "Collection",
     "Coverage",
+    "Exporting",
     "News",
     "OpenedStore",
     "Reader",
@@ -133,6 +134,18 @@ class Verification(Protocol):
         ...
 
 
+class Exporting(Protocol):
+    """An export under way. It goes on in steps, so that other reads come in between."""
+
+    def step(self) -> checkpoint.ExportResult | None:
+        """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
+        ...
+
+    def close(self) -> None:
+        """Take away what is not finished; may be called again."""
+        ...
+
+
 class Reader(Protocol):
     """The operations that only read the store. They run beside a Writer, on another thread, one at a time."""
 
@@ -150,6 +163,10 @@ class Reader(Protocol):
 
     def cat(self, params: checkpoint.CatParams) -> checkpoint.CatResult:
         """Give a piece of a file of a checkpoint."""
+        ...
+
+    def export(self, params: checkpoint.ExportParams, caller: Caller) -> Exporting:
+        """Begin to write a checkpoint to a place outside of the worktree."""
         ...
 
     def verify(self, params: store.VerifyParams, caller: Caller) -> Verification:

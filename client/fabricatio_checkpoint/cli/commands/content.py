@@ -8,6 +8,8 @@ from itertools import chain
 from ckpt_protocol.wirepath import encode
 from fabricatio_checkpoint.cli.failure import UsageError
 from fabricatio_checkpoint.cli.pager import Paged
+from fabricatio_checkpoint.cli.text import counted, size, wire_text
+from fabricatio_checkpoint.wire import destination
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["cat", "diff"]
+__all__ = ["cat", "diff", "export"]
 
 
 def diff(session: Session) -> int:
@@ -86,6 +88,20 @@ def cat(session: Session) -> int:
         return 0
     for piece in pieces:
         session.out.raw(piece)
+    return 0
+
+
+def export(session: Session) -> int:
+    """Write a checkpoint elsewhere; DEST is relative to the current directory, the paths to the worktree."""
+    words = session.arguments.words
+    place = destination(words["DEST"][0])
+    paths = session.paths(session.arguments.all_words("PATH"))
+    result = session.ask("checkpoint.export", id=words["ID"][0], destination=place, paths=paths)
+    if session.out.json:
+        session.out.document(result)
+    else:
+        files = counted(result["files"], "file")
+        session.out.line(f"{files}, {size(result['bytes'])}, written to {wire_text(result['destination'])}")
     return 0
 
 

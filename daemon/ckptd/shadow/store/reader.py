@@ -15,6 +15,7 @@ from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.catting import FileStream
+from ckptd.shadow.store.exporting import Exporting
 from ckptd.shadow.store.verifying import Verification
 from ckptd.shadow.trees.compare import Delta, change_kind, compare, visible
 from ckptd.shadow.trees.step import State
@@ -122,6 +123,10 @@ class StoreReader:
             mode="120000" if state.mode == LINK else "100755" if state.mode == EXECUTABLE else "100644",
             id=checkpoint_id,
         )
+
+    def export(self, params: wire.ExportParams, caller: AskerLike) -> Exporting:
+        """Begin to write a checkpoint to a place outside of the worktree; errors as Exporting has them."""
+        return Exporting(self._lookup, self._objects, params, Asker(caller))
 
     def verify(self, params: VerifyParams, caller: AskerLike) -> Verification:
         """Begin to look for damage in the store."""

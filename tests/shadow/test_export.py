@@ -1,0 +1,168 @@
+"""Exports: everything or nothing appears at the destination, with names, links and bits as they were saved."""
+
+import os
+import subprocess
+import tarfile
+
+import pytest
+
+from ckpt_protocol.checkpoint import ExportParams, ExportResult
+from ckpt_protocol.structs import to_wire
+from ckptd.core.ports import Caller
+from ckptd.errors import DomainError
+from support.worktrees import Desk
+
+pytestmark = pytest.mark.core
+
+ODD = b"a\nb\xff\"'"
+
+
+def export(
+    desk: Desk, destination: bytes, id: str = "HEAD", *paths: bytes, caller: Caller | None = None
+) -> ExportResult:
+    fields = {"destination": to_wire(destination), "id": id, "paths": [to_wire(path) for path in paths]}
+    run = desk.reader.export(ExportParams(**desk.common(), **fields), caller or Caller("test"))
+    while True:
+        result = run.step()
+        if result is not None:
+            return result
+
+
+def snapshot(root: bytes) -> dict[bytes, tuple]:
+    found = {}
+    for top, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = os.path.join(top, name)
+            stat = os.lstat(path)
+            found[os.path.relpath(path, root)] = (stat.st_mode & 0o777, content_of(path))
+    return found
+
+
+def content_of(path: bytes) -> bytes | None:
+    if os.path.islink(path):
+        return os.readlink(path)
+    return None if os.path.isdir(path) else open_bytes(path)
+
+
+def open_bytes(path: bytes) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+@pytest.fixture
+def planted(desk: Desk) -> Desk:
+    desk.write(b"src/app.py", b"print()\n" * 1000)
+    desk.write(b"src/" + ODD, b"odd")
+    desk.write(b"run", b"#!/bin/sh\n", perm=0o755)
+    desk.write(b"secret", b"s", perm=0o600)
+    desk.write(b"suid", b"s", perm=0o4755)
+    desk.mkdir(b"empty", perm=0o700)
+    desk.link(b"link", b"../nowhere")
+    desk.save("x")
+    return desk
+
+
+def test_a_directory_is_what_was_saved(planted):
+    place = planted.base + b"/out"
+    expected = snapshot(planted.root)
+    result = export(planted, place)
+    assert snapshot(place) == expected
+    assert (result.files, result.bytes) == (6, 8000 + 3 + 10 + 1 + 1)
+    assert os.lstat(place + b"/suid").st_mode & 0o7777 == 0o755
+    assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"out", b"ws"]
+
+
+def test_a_tar_is_what_was_saved(planted):
+    place = planted.base + b"/out.tar"
+    export(planted, place)
+    target = planted.base + b"/unpacked"
+    os.mkdir(target)
+    subprocess.run(["tar", "-xpf", place, "-C", target], check=True)
+    assert snapshot(target) == snapshot(planted.root)
+    with tarfile.open(os.fsdecode(place)) as tar:
+        assert {member.uid for member in tar} == {0}
+    assert os.lstat(place).st_size % 10240 == 0
+
+
+def test_long_names_go_into_a_tar(desk):
+    name = b"d" * 200 + b"/" + b"f" * 250
+    desk.write(name, b"1")
+    desk.link(b"l", b"t" * 3000)
+    desk.save()
+    export(desk, desk.base + b"/o.tar")
+    os.mkdir(desk.base + b"/u")
+    subprocess.run(["tar", "-xf", desk.base + b"/o.tar", "-C", desk.base + b"/u"], check=True)
+    assert open_bytes(desk.base + b"/u/" + name) == b"1"
+    assert os.readlink(desk.base + b"/u/l") == b"t" * 3000
+
+
+def test_some_paths_with_the_directories_above_them(planted):
+    place = planted.base + b"/out"
+    export(planted, place, "HEAD", b"src/app.py", b"run", b"empty")
+    assert sorted(snapshot(place)) == [b"empty", b"run", b"src", b"src/app.py"]
+
+
+def test_a_path_that_is_not_there_leaves_nothing(planted):
+    with pytest.raises(DomainError, match="path_not_in_checkpoint"):
+        export(planted, planted.base + b"/out", "HEAD", b"run", b"nothing")
+    assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"]
+
+
+@pytest.mark.parametrize("name", [b"out", b"out.tar"])
+def test_what_is_there_stays(planted, name):
+    place = planted.base + b"/" + name
+    with open(place, "wb") as file:
+        file.write(b"mine")
+    with pytest.raises(DomainError, match="destination_exists"):
+        export(planted, place)
+    assert open_bytes(place) == b"mine"
+    os.unlink(place)
+    os.symlink(b"elsewhere", place)
+    with pytest.raises(DomainError, match="destination_exists"):
+        export(planted, place)
+    assert os.readlink(place) == b"elsewhere"
+
+
+def test_an_empty_directory_may_be_filled_and_another_may_not(planted):
+    place = planted.base + b"/out"
+    os.mkdir(place)
+    export(planted, place)
+    assert b"run" in os.listdir(place)
+    with pytest.raises(DomainError, match="destination_exists"):
+        export(planted, place)
+
+
+def test_a_place_that_cannot_be_made_is_named(planted):
+    with pytest.raises(DomainError) as caught:
+        export(planted, planted.base + b"/no/such/out")
+    assert "no/such/out" in caught.value.message
+    with pytest.raises(DomainError):
+        export(planted, planted.root + b"/run/out.tar")
+
+
+def test_called_off_leaves_nothing(planted):
+    caller = Caller("test")
+    caller.cancelled.set()
+    for name in (b"/out", b"/out.tar"):
+        with pytest.raises(DomainError, match="cancelled"):
+            export(planted, planted.base + name, caller=caller)
+    assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"]
+
+
+def test_closed_half_way_leaves_nothing(planted):
+    fields = {"destination": to_wire(planted.base + b"/out"), "id": "HEAD"}
+    run = planted.reader.export(ExportParams(**planted.common(), **fields), Caller("test"))
+    next(run._run)
+    run.close()
+    run.close()
+    assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"]
+
+
+def test_lost_content_is_an_error_and_leaves_nothing(planted):
+    planted.damaged = True
+    planted.close()
+    for name in os.listdir(planted.folder + b"/objects/pack"):
+        os.unlink(planted.folder + b"/objects/pack/" + name)
+    with pytest.raises(DomainError):
+        export(planted, planted.base + b"/out")
+    assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"]
