@@ -522,3 +522,25 @@ async def test_a_flood_of_one_owner_does_not_hold_up_another():
         gate.open()
         await asyncio.gather(*flood, other)
     assert order == [0, "b", *range(1, 20)]
+
+
+async def test_a_flood_of_reads_does_not_hold_up_another_owners_read_and_the_store_closes_last():
+    catalog, order, gate = MemoryCatalog(), [], Gate()
+
+    def job(number):
+        def work(reader):
+            gate.wait()
+            order.append((number, reader.closes))
+
+        return work
+
+    async with living(catalog) as actor:
+        await write(actor, save)
+        flood = [asyncio.ensure_future(actor.read(PLAIN, job(n), Caller("test", owner="a"))) for n in range(10)]
+        await eventually(gate.reached.is_set)
+        other = asyncio.ensure_future(actor.read(PLAIN, job("b"), Caller("test", owner="b")))
+        await eventually(lambda: len(actor.state.reads) == 11)
+        actor.post(Stop())
+        gate.open()
+        await asyncio.gather(*flood, other)
+    assert order == [(number, 0) for number in [0, 1, "b", *range(2, 10)]]

@@ -546,3 +546,52 @@ def test_damaged_content_is_found_before_the_directory_in_its_place_goes(desk):
     with refused(desk, "store_damaged", b"D"):
         desk.reset(saved)
     assert os.path.isdir(desk.path(b"D"))
+
+
+def everything_turns(desk):
+    """A checkpoint from which everything differs now: files, links, modes, directories, and kinds of things."""
+    for name in (b"f", b"d/f", b"d/e/g", b"turns/x", b"gone/deep/x", b"locked/x"):
+        desk.write(name, b"old " + name)
+    desk.link(b"link", b"old target")
+    desk.write(b"becomes a directory", b"old")
+    desk.mkdir(b"empty")
+    os.chmod(desk.path(b"locked"), 0o500)
+    saved = desk.save().id
+    os.chmod(desk.path(b"locked"), 0o700)
+    for name in (b"f", b"d/f", b"d/e/g", b"locked/x"):
+        desk.write(name, b"mine " + name, 0o600)
+    for name in (b"turns/x", b"gone/deep/x", b"link", b"becomes a directory"):
+        desk.remove(name)
+    for folder in (b"turns", b"gone/deep", b"gone", b"empty"):
+        os.rmdir(desk.path(folder))
+    desk.write(b"turns", b"a file now")
+    desk.write(b"link", b"no link now")
+    desk.write(b"becomes a directory/y", b"mine")
+    desk.link(b"new link", b"mine")
+    desk.write(b"new/deep/z", b"mine")
+    desk.mkdir(b"new/empty")
+    os.chmod(desk.path(b"d"), 0o750)
+    return saved
+
+
+@pytest.mark.parametrize("point", range(1, 140, 6))
+def test_wherever_a_reset_is_cancelled_all_is_as_it_was_or_all_is_done(desk, point):
+    """Some 130 steps of the writer are passed, half of them before the last file is final."""
+    saved = everything_turns(desk)
+    before, head = Copy(desk), desk.save("mine").id
+    count = itertools.count(1)
+    refusal = None
+    try:
+        reset_called_off(desk, saved, lambda _name, _path: next(count) == point)
+    except DomainError as error:
+        refusal = error
+    assert point > 60 or refusal is not None
+    if refusal is not None:
+        assert refusal.kind == "cancelled"
+        assert before.differences() == []
+        assert desk.head() == head
+        assert desk.status().interrupted is None
+        desk.reset(saved)
+    assert content(desk, b"turns/x") == b"old turns/x"
+    desk.undo()
+    assert before.differences() == []

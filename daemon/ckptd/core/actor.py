@@ -367,7 +367,9 @@ class Actor:
         self._locks.release(ticket)
 
     def _submit(self, worker: Worker, request: int, work: Callable[[OpenedStore], object]) -> asyncio.Future[object]:
-        ended = worker.submit(partial(work, self._open_or_fail()))
+        # Of operations only one at a time comes here; reads of several owners take turns in their thread.
+        owner = None if request == AUTOSAVE else self._pending[request].caller.owner
+        ended = worker.submit(partial(work, self._open_or_fail()), owner)
         if request != AUTOSAVE:
             self._pending[request].ended = ended
         ended.add_done_callback(partial(self._op_ended, request))
@@ -454,7 +456,10 @@ class Actor:
             await asyncio.wait([self._opening])
         store = self._store()
         if store is not None:
-            ends = [self._reads.submit(store.reader.close), self._writes.submit(store.writer.close)]
+            ends = [
+                self._reads.submit(store.reader.close, last=True),
+                self._writes.submit(store.writer.close, last=True),
+            ]
             await asyncio.wait(ends)
             for error in filter(None, (end.exception() for end in ends)):
                 logger.error("the store of %s did not close cleanly", to_text(self.path), exc_info=error)

@@ -1,6 +1,6 @@
 """The threads for what concerns a checkpoint directory as a whole."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from ckpt_protocol.wirepath import to_text
@@ -39,12 +39,12 @@ class Desk:
         """
         return await self._run(self._claims, lambda: (self._take(self._checkpoint_dir, make), then()))
 
-    async def chore(self, job: Callable[[], R]) -> R:
-        """List or delete."""
-        return await self._run(self._chores, job)
+    async def chore(self, job: Callable[[], R], owner: Hashable = None) -> R:
+        """List or delete; chores of several owners take turns."""
+        return await self._run(self._chores, job, owner)
 
-    async def _run(self, worker: Worker, job: Callable[[], R]) -> R:
-        ended = worker.submit(job)
+    async def _run(self, worker: Worker, job: Callable[[], R], owner: Hashable = None) -> R:
+        ended = worker.submit(job, owner)
         self.waiting += 1
         ended.add_done_callback(self._one_less)
         return await ended

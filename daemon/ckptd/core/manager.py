@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from typing import Final, TypeVar
 
 import anyio
@@ -148,13 +148,14 @@ class Manager:
         folder, created = await self._ask(
             checkpoint_dir, place, lambda actor: actor.open(terms, asking), asking, make=True
         )
-        head = await self._head(checkpoint_dir, place)
+        head = await self._head(checkpoint_dir, place, asking)
         return OpenResult(store=to_wire(folder), created=created, head=head)
 
     async def list(self, checkpoint_dir: bytes, caller: Caller | None = None) -> ListResult:
         """List the tracked worktrees of a checkpoint directory."""
-        listing = self._to_the_end(self._chore(checkpoint_dir, lambda: self._catalog.list(checkpoint_dir)))
-        return await unless_called_off(caller or _ours(), listing)
+        asking = caller or _ours()
+        listing = self._chore(checkpoint_dir, lambda: self._catalog.list(checkpoint_dir), asking.owner)
+        return await unless_called_off(asking, self._to_the_end(listing))
 
     async def prune(self, checkpoint_dir: bytes, *, dry_run: bool) -> PruneResult:
         """Delete the stores of worktrees that are proved gone, or tell which they are."""
@@ -356,10 +357,10 @@ class Manager:
         for actor in self._actors.values():
             actor.post(Stop())
 
-    async def _head(self, checkpoint_dir: bytes, place: Worktree) -> str | None:
+    async def _head(self, checkpoint_dir: bytes, place: Worktree, caller: Caller) -> str | None:
         params = HeadParams(checkpoint_dir=to_wire(checkpoint_dir), worktree=place)
         try:
-            return (await self.read(checkpoint_dir, place, lambda reader: reader.head(params))).id
+            return (await self.read(checkpoint_dir, place, lambda reader: reader.head(params), caller)).id
         except DomainError as error:
             if error.kind == "no_checkpoint":
                 return None
@@ -428,9 +429,9 @@ class Manager:
                 del self._barriers[key]
             barrier.set()
 
-    async def _chore(self, checkpoint_dir: bytes, job: Callable[[], R]) -> R:
+    async def _chore(self, checkpoint_dir: bytes, job: Callable[[], R], owner: Hashable = None) -> R:
         await self._claim(checkpoint_dir, make=False)
-        return await self._desk(checkpoint_dir).chore(job)
+        return await self._desk(checkpoint_dir).chore(job, owner)
 
     async def _to_the_end(self, chore: Coroutine[object, object, R]) -> R:
         """Run in a task of ours: a caller that is cancelled must not end the barrier of a deletion."""

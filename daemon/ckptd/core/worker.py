@@ -1,11 +1,12 @@
 """One operating-system thread that runs jobs for the event loop, one after the other."""
 
 import asyncio
-import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import TypeVar
+
+from ckptd.core.lanes import Lanes
 
 __all__ = ["Worker"]
 
@@ -21,14 +22,15 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._jobs = Lanes()
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None
         self._closed = False
 
-    def submit(self, job: Callable[[], R]) -> asyncio.Future[R]:
+    def submit(self, job: Callable[[], R], owner: Hashable = None, *, last: bool = False) -> asyncio.Future[R]:
         """Queue a job and give the future of its result or exception; cancelling it leaves the job alone.
 
+        Jobs of several owners take turns, those of one keep their order; ``last`` comes after those of all.
         What is no Exception (SystemExit, KeyboardInterrupt) would end the event loop, and a future cannot hold
         StopIteration: both come back as RuntimeError. Raises RuntimeError after close().
         """
@@ -40,7 +42,11 @@ class Worker:
             self._thread = threading.Thread(target=self._work, args=(loop, self._ended), name=self._name)
             self._thread.start()
         future: asyncio.Future[R] = loop.create_future()
-        self._jobs.put(partial(_perform, loop, future, job))
+        work = partial(_perform, loop, future, job)
+        if last:
+            self._jobs.put_last(work)
+        else:
+            self._jobs.put(work, owner)
         return future
 
     async def run(self, job: Callable[[], R]) -> R:
@@ -51,7 +57,7 @@ class Worker:
         """Let the thread finish what is queued, and wait for its end. May be called again."""
         if not self._closed:
             self._closed = True
-            self._jobs.put(None)
+            self._jobs.end()
         if self._thread is not None and self._ended is not None:
             # Shielded: one of several callers may be cancelled.
             await asyncio.shield(self._ended)
