@@ -9,10 +9,12 @@ import pytest
 
 from ckpt_protocol.checkpoint import HeadParams, SaveParams
 from ckptd.core.actor import TRANSITIONS, Actor, ActorClosedError, Terms
+from ckptd.core.bus import Bus
 from ckptd.core.event import EditsSeen, Halt, IdleElapsed, OpDone, Stop
 from ckptd.core.machine import Limits, Phase, check
 from ckptd.core.ports import Caller
 from ckptd.core.restore_lock import RestoreLocks
+from ckptd.core.subscription import Wanted
 from ckptd.errors import DomainError
 from support.faulty_stores import (
     BadCloseStore,
@@ -544,3 +546,25 @@ async def test_a_flood_of_reads_does_not_hold_up_another_owners_read_and_the_sto
         gate.open()
         await asyncio.gather(*flood, other)
     assert order == [(number, 0) for number in [0, 1, "b", *range(2, 10)]]
+
+
+class InterruptedCatalog(MemoryCatalog):
+    """Its stores have a restore that was cut off."""
+
+    def open(self, checkpoint_dir, place, *, create, force):
+        return super().open(checkpoint_dir, place, create=create, force=force)._replace(interrupted="5afe")
+
+
+async def test_a_restore_that_was_cut_off_is_told_when_it_is_found_and_one_that_could_not_be_taken_back_too():
+    bus = Bus()
+    heard = bus.subscribe(Wanted(), 10)
+
+    def halfway(_writer):
+        raise DomainError("restore_incomplete", "not all was put back")
+
+    async with living(InterruptedCatalog(), bus=bus) as actor:
+        assert await kind_of(write(actor, halfway)) == "restore_incomplete"
+    found, told = await heard.next(), await heard.next()
+    assert (found.kind, found.data) == ("restore.interrupted", {"safety": "5afe"})
+    assert (told.kind, told.data) == ("restore.interrupted", {"reason": "restore_incomplete: not all was put back"})
+    assert bus.seq == 2

@@ -548,6 +548,18 @@ def test_damaged_content_is_found_before_the_directory_in_its_place_goes(desk):
     assert os.path.isdir(desk.path(b"D"))
 
 
+def test_whoever_opens_the_store_sees_what_was_cut_off(desk):
+    saved = old_and_mine(desk)
+    assert desk.open().interrupted is None
+    die(desk, lambda: desk.reset(saved))
+    safety = desk.status().interrupted
+    assert safety is not None
+    assert desk.open().interrupted == safety
+    desk.undo()
+    desk.reopen()
+    assert desk.open().interrupted is None
+
+
 def everything_turns(desk):
     """A checkpoint from which everything differs now: files, links, modes, directories, and kinds of things."""
     for name in (b"f", b"d/f", b"d/e/g", b"turns/x", b"gone/deep/x", b"locked/x"):

@@ -16,3 +16,4 @@ class Opened(NamedTuple):
     writer: Writer
     reader: Reader
     autosave: Autosave = Autosave()
+    interrupted: str | None = None

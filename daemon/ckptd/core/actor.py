@@ -321,7 +321,15 @@ class Actor:
         place, create, force = self._pending[request].terms
         self._opened_by = request
         self._opening = self._writes.submit(partial(self._open, place, create, force))
-        self._opening.add_done_callback(lambda opening: self.post(OpenFailed() if opening.exception() else Opened()))
+        self._opening.add_done_callback(self._opening_ended)
+
+    def _opening_ended(self, opening: "asyncio.Future[OpenedStore]") -> None:
+        if opening.exception() is not None:
+            self.post(OpenFailed())
+            return
+        self.post(Opened())
+        if (safety := opening.result().interrupted) is not None:
+            self._bus.publish("restore.interrupted", self._checkpoint_dir, self.path, safety=safety)
 
     def _open(self, place: Worktree, create: bool, force: bool) -> OpenedStore:
         opened = self._catalog.open(self._checkpoint_dir, place, create=create, force=force)

@@ -202,6 +202,11 @@ class OpenedStore(Protocol):
         ...
 
     @property
+    def interrupted(self) -> str | None:
+        """The safety checkpoint of a restore that was cut off, None where there is none."""
+        ...
+
+    @property
     def autosave(self) -> Autosave:
         """The options of autosave, as they were when the store was opened."""
         ...

@@ -47,6 +47,7 @@ class OpenedFolder(NamedTuple):
     writer: StoreWriter
     reader: StoreReader
     autosave: Autosave
+    interrupted: str | None
 
 
 class ShadowCatalog:
@@ -76,7 +77,9 @@ class ShadowCatalog:
         repository = Repository(folder, metadata, self._settings, self._clock)
         # It runs on another thread, so it reads the old folders by itself, too.
         reader = StoreReader(folder, repository.objects.suspects, legacy_checkpoints(folder, path))
-        return OpenedFolder(folder, created, StoreWriter(repository), reader, repository.autosave())
+        return OpenedFolder(
+            folder, created, StoreWriter(repository), reader, repository.autosave(), repository.interrupted
+        )
 
     def watched(self, checkpoint_dir: bytes) -> list[bytes]:
         """Give the worktrees that are to be saved by themselves, sorted."""

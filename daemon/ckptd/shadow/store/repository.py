@@ -119,6 +119,12 @@ class Repository:
         return read_history(self.log.intents.values(), self.log.outcomes, self.log.mark)
 
     @property
+    def interrupted(self) -> str | None:
+        """The safety checkpoint of a restore that was cut off, None where there is none."""
+        cut_off = interrupted(self.log)
+        return cut_off.safety if cut_off is not None else None
+
+    @property
     def head(self) -> str | None:
         """The base of comparison, None while there is no checkpoint."""
         return self._head if self._head in self.lookup.ids() else None
