@@ -123,7 +123,7 @@ class SaveResult:
     """A save. ``created`` is false where nothing had changed and ``id`` is the checkpoint that already was.
 
     ``skipped`` could not be read (``complete`` is then false), ``excluded`` is left out by policy; ``files`` counts
-    files and links.
+    files and links. ``stats`` counts the work that it took, such as ``files_opened``.
     """
 
     id: str
@@ -134,6 +134,7 @@ class SaveResult:
     excluded: tuple[LeftOut, ...]
     files: int
     notes: tuple[str, ...] = ()
+    stats: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @classmethod
     def from_wire(cls, wire: Wire) -> Self:
@@ -147,6 +148,7 @@ class SaveResult:
             excluded=_left_out(wire, "excluded"),
             files=wire["files"],
             notes=tuple(wire.get("notes", ())),
+            stats=wire.get("stats") or {},
         )
 
 

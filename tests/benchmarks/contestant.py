@@ -2,7 +2,8 @@
 
     python contestant.py STORES WORKTREE
 
-Runs with our package and with the peer's: both have the same names. Nothing else may be imported here.
+Runs with our package and with the peer's: both have the same names. Nothing else may be imported here. The orders that
+``_OURS`` names are for our package alone.
 """
 
 import json
@@ -24,9 +25,33 @@ def main() -> None:
         order = json.loads(line)
         begun = time.perf_counter()
         store = store or service.get_store(worktree)
-        answer = store.save(order["message"]) if order["do"] == "save" else store.reset(order["id"])
+        answer = _obey(store, order)
         seconds = time.perf_counter() - begun
-        print(json.dumps({"seconds": seconds, "answer": str(answer)}), flush=True)
+        print(json.dumps({"seconds": seconds, "answer": answer}), flush=True)
+
+
+def _obey(store, order: dict) -> object:
+    if order["do"] in _OURS:
+        return _OURS[order["do"]](store, order)
+    return str(store.save(order["message"]) if order["do"] == "save" else store.reset(order["id"]))
+
+
+def _many(store, order: dict) -> int:
+    """Save again and again, each time with another content of one file."""
+    for number in range(order["first"], order["last"]):
+        with open(order["file"], "w") as file:
+            file.write(f"{number}\n")
+        store.save(f"edit {number}")
+    return order["last"]
+
+
+_OURS = {
+    "full": lambda store, order: str(store.save(order["message"], full=True)),
+    "count": lambda store, order: dict(store.save_detailed(order["message"]).stats),
+    "page": lambda store, _order: len(store.checkpoints(limit=50)),
+    "status": lambda store, _order: len(store.status().changes),
+    "many": _many,
+}
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import tree
 
 from support import bootstrap, isolation, leftovers
 
-PEER = "fabricatio-checkpoint==0.3.6"
+PEER = "fabricatio-checkpoint[cli]==0.3.6"
 OURS, PEERS, GIT = "this project", "0.3.6", "git"
 FIRST, SECOND, ONE, RESET = "first save", "second save, nothing changed", "save, one file changed", "reset"
 EDITS_PER_RUN = 5
@@ -53,6 +53,10 @@ class Contestant:
     def reset(self, checkpoint: str) -> float:
         """Reset to a checkpoint; give seconds."""
         return self._ask({"do": "reset", "id": checkpoint})[0]
+
+    def ask(self, **order: object) -> tuple[float, object]:
+        """Give an order of contestant.py; give seconds and answer."""
+        return self._ask(order)
 
     def close(self) -> None:
         """End the process."""
@@ -119,10 +123,8 @@ class Measured:
 def main() -> int:
     """Measure and print; 0 where it could be done."""
     options = parse()
-    try:
-        ours = bootstrap.binary(bootstrap.prepare(".venv-test", dev=True, editable=True), "python")
-    except bootstrap.CannotPrepareError as error:
-        print(f"main_job.py: {error}")
+    ours = own_python(options.python)
+    if ours is None:
         return 3
     peer = options.peer or peer_python()
     temporary = Path(isolation.short_directory("ckb"))
@@ -143,8 +145,20 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=10_000, help="files in the worktree, at least 2,000")
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--python", help="a Python that has this project, instead of a virtual environment made here")
     parser.add_argument("--peer", help="a Python that has 0.3.6, instead of a virtual environment made here")
     return parser.parse_args()
+
+
+def own_python(given: str | None) -> str | None:
+    """A Python with this project in it; None, with a line, where there is none to be had."""
+    if given is not None:
+        return given
+    try:
+        return bootstrap.binary(bootstrap.prepare(".venv-test", dev=True, editable=True), "python")
+    except bootstrap.CannotPrepareError as error:
+        print(f"benchmark: {error}")
+        return None
 
 
 def peer_python() -> str | None:

@@ -173,6 +173,9 @@ class ObjectStore:
         """Give the size of a blob in bytes, wherever it is, without reading it; raises ``object_missing``."""
         if self._others is not None and oid not in self and oid in self._others:
             return self._others.size(oid)
+        plain = self._plain_size(oid)
+        if plain is not None:
+            return plain
         for copy in self._copies(oid):
             copy.close()
             return copy.size
@@ -281,6 +284,19 @@ class ObjectStore:
             return
         if copy is not None:
             yield copy
+
+    def _plain_size(self, oid: bytes) -> int | None:
+        """Give the size of a blob that lies in a pack as it is: nearly every one does."""
+        for index in self._indexes.values():
+            offset = index.find(oid)
+            if offset is None:
+                continue
+            try:
+                number, size, _ = _parse_header(os.pread(self._pack_fd(index.pack_path), 32, offset))
+            except (OSError, IndexError, OverflowError):
+                return None
+            return size if number == KIND_NUMBERS[b"blob"] else None
+        return None
 
     def _packed_copy(self, index: PackIndex, offset: int) -> StoredBlob | None:
         try:

@@ -21,6 +21,8 @@ EXECUTABLE: Final = 0o100755
 LINK: Final = 0o120000
 DIRECTORY: Final = 0o040000
 
+_DOT: Final = ord(".")
+
 _MODES: Final = {b"100644": REGULAR, b"100755": EXECUTABLE, b"120000": LINK, b"40000": DIRECTORY}
 _TEXTS: Final = {mode: text for text, mode in _MODES.items()}
 
@@ -63,7 +65,8 @@ def parse_tree(data: bytes) -> dict[bytes, TreeEntry]:
         if mode is None or zero < 0 or zero + 21 > len(data):
             raise DomainError("store_damaged", "a tree object of the store is malformed")
         name = data[space + 1 : zero]
-        if not storable(name) or name in entries:
+        # Only a name with a dot in front can be one of the others that storable() refuses.
+        if not name or b"/" in name or (name[0] == _DOT and not storable(name)) or name in entries:
             raise DomainError(
                 "store_damaged", f"a tree object of the store holds the name {name!r}, which must not be restored"
             )

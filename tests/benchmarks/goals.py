@@ -1,0 +1,331 @@
+"""The goals of speed, each measured beside the predecessor 0.3.6 and git in the same run. Run by hand.
+
+    python3 tests/benchmarks/goals.py [--files 1000,10000,100000] [--edits N] [--checkpoints N] [--only G4,G5]
+
+Prints one Markdown table: medians and p99 of this project, medians of the others, ratios, and the goal beside each.
+Within a run the sides take turns, operation by operation; writeback is awaited (``sync``) before each, outside its
+time.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import tree
+from main_job import GIT, OURS, PEERS, Contestant, Git, own_python, peer_python, size_of
+
+from support import isolation, leftovers
+
+GOALS = ("G2", "G4", "G5", "G6", "G7", "G8", "G10")
+SETTLED_S = 2.5
+
+
+class Row(NamedTuple):
+    """One line of the table; seconds by side, and whether the goal is met (None: there is none, or nothing to say)."""
+
+    goal: str
+    what: str
+    files: int
+    seconds: dict[str, list[float]]
+    wanted: str
+    met: bool | None
+    shown: str = ""
+
+
+class Run:
+    """The sides on one size of tree, and what was measured there."""
+
+    def __init__(self, place: Path, files: int, options: argparse.Namespace, ours: str, peer: str | None) -> None:
+        self.files = files
+        self.options = options
+        self.place = place
+        base = isolation.private_environment(str(place), os.environ)
+        path = os.pathsep.join([str(Path(ours).parent), base["PATH"]])
+        own = {"PYTHONPATH": os.environ["PYTHONPATH"]} if options.python and "PYTHONPATH" in os.environ else {}
+        self.environ = {**base, "PATH": path, **own}
+        self.base = base
+        self.python, self.peer = ours, peer
+        self.ours = Contestant(ours, place / "ours", files, self.environ)
+        self.sides: dict[str, Contestant | Git] = {OURS: self.ours}
+        if peer:
+            self.sides[PEERS] = Contestant(peer, place / "peer", files, base)
+        self.sides[GIT] = Git(place / "git", files, base)
+        self.rows: list[Row] = []
+        self.first: dict[str, str] = {}
+        self.ping: list[float] = []
+
+    def add(self, goal: str, what: str, seconds: dict[str, list[float]], wanted: str, met: bool | None) -> None:
+        """Note a row."""
+        self.rows.append(Row(goal, what, self.files, seconds, wanted, met))
+
+    def close(self) -> None:
+        """End the sides."""
+        for side in self.sides.values():
+            side.close()
+
+
+def main() -> int:
+    """Measure and print; 0 where it could be done."""
+    options = parse()
+    ours = own_python(options.python)
+    if ours is None:
+        return 3
+    peer = options.peer or peer_python()
+    temporary = Path(isolation.short_directory("ckg"))
+    rows: list[Row] = []
+    try:
+        for files in options.files:
+            rows += measure(temporary / str(files), files, options, ours, peer)
+            print(f"{files:,} files done", file=sys.stderr)
+        if "G8" in options.only:
+            rows += history(temporary / "history", options, ours)
+    finally:
+        leftovers.kill(leftovers.daemons_of(str(temporary)))
+        isolation.remove(str(temporary))
+    report(rows, options)
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    sizes = "1000,10000,100000"
+    parser.add_argument("--files", type=lambda text: [int(one) for one in text.split(",")], default=sizes)
+    parser.add_argument("--edits", type=int, default=20, help="saves of one edited file on each side")
+    parser.add_argument("--checkpoints", type=int, default=10_000, help="length of the history of G8")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=",".join(GOALS))
+    parser.add_argument("--python", help="a Python that has this project, instead of a virtual environment made here")
+    parser.add_argument("--peer", help="a Python that has 0.3.6, instead of a virtual environment made here")
+    options = parser.parse_args()
+    unknown = set(options.only) - set(GOALS)
+    if unknown:
+        parser.error(f"no such goal: {', '.join(sorted(unknown))}")
+    return options
+
+
+def measure(place: Path, files: int, options: argparse.Namespace, ours: str, peer: str | None) -> list[Row]:
+    """All goals that depend on the size of the tree."""
+    run = Run(place, files, options, ours, peer)
+    try:
+        warm_up(run)
+        first_saves(run)
+        time.sleep(SETTLED_S)
+        for goal, step in (("G10", restarted), ("G2", full_scans), ("G5", resets), ("G6", processes)):
+            if goal in options.only:
+                step(run)
+    finally:
+        run.close()
+        leftovers.kill(leftovers.daemons_of(str(place)))
+    return run.rows
+
+
+def warm_up(run: Run) -> None:
+    """Start our daemon by a save of another worktree, so that its start is in nobody's time."""
+    other = run.place / "warm"
+    other.mkdir()
+    script = str(Path(__file__).with_name("contestant.py"))
+    order = json.dumps({"do": "save", "message": "warm"})
+    command = [run.python, script, str(run.place / "ours" / "stores"), str(other)]
+    subprocess.run(command, env=run.environ, input=order, text=True, check=True, stdout=subprocess.DEVNULL)
+
+
+def first_saves(run: Run) -> None:
+    """G4 and G7: the first save, with somebody who asks our daemon how it is meanwhile."""
+    seconds: dict[str, list[float]] = {}
+    for name, side in run.sides.items():
+        os.sync()
+        with pinging(run) if name == OURS else contextlib.nullcontext():
+            took, run.first[name] = side.save("first")
+        seconds[name] = [took]
+    disk = {name: size_of(side.store) for name, side in run.sides.items()}
+    others = [name for name in run.sides if name != OURS]
+    if "G4" in run.options.only:
+        enough = all(seconds[name][0] >= 5 * seconds[OURS][0] for name in others)
+        run.add("G4", "first save", seconds, "5 times faster than either", enough if run.files >= 100_000 else None)
+        times = {name: disk[name] / disk[OURS] for name in others}
+        shown = ", ".join(f"{name} {ratio:.1f} times ours" for name, ratio in times.items())
+        shown = f"{disk[OURS] / 1e6:.1f} MB; {shown}"
+        less = all(ratio >= 8 for ratio in times.values()) if run.files >= 100_000 else None
+        run.rows.append(Row("G4", "store after it", run.files, {}, "8 times less than either", less, shown))
+    if "G7" in run.options.only and run.ping:
+        met = quantile(run.ping, 0.99) < 0.05
+        run.add("G7", f"daemon.status meanwhile ({len(run.ping)} times)", {OURS: run.ping}, "p99 under 50 ms", met)
+
+
+@contextlib.contextmanager
+def pinging(run: Run) -> Iterator[None]:
+    """Have our daemon asked by somebody else."""
+    status = subprocess.run(
+        [*ckpt(run.python), "--json", "daemon", "status"], env=run.environ, check=True, capture_output=True, text=True
+    )
+    command = [run.python, str(Path(__file__).with_name("pinger.py")), json.loads(status.stdout)["socket"]]
+    with subprocess.Popen(command, env=run.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        child.stdout.readline()
+        yield
+        child.stdin.close()
+        run.ping += json.loads(child.stdout.read())
+
+
+def restarted(run: Run) -> None:
+    """G10: a save after a restart of the daemon, with nothing changed."""
+    run.ours.ask(do="status")
+    subprocess.run([*ckpt(run.python), "daemon", "stop"], env=run.environ, check=True, capture_output=True)
+    took, stats = run.ours.ask(do="count", message="second")
+    opened = stats["files_opened"]
+    wanted, shown = "opens no file", f"{opened} files opened"
+    run.rows.append(Row("G10", "second save, daemon restarted", run.files, {OURS: [took]}, wanted, not opened, shown))
+
+
+def full_scans(run: Run) -> None:
+    """G2: one file edited, everything looked at."""
+    seconds: dict[str, list[float]] = {name: [] for name in run.sides}
+    for edit in range(run.options.edits):
+        for name, side in run.sides.items():
+            tree.edit_one(side.worktree, edit)
+            os.sync()
+            took = run.ours.ask(do="full", message="edit")[0] if name == OURS else side.save("edit")[0]
+            seconds[name].append(took)
+    faster = ratio(seconds, PEERS)
+    met = faster >= 1.5 if faster is not None and run.files >= 10_000 else None
+    run.add("G2", "save of one file, full scan", seconds, "1.5 times faster than 0.3.6", met)
+
+
+def resets(run: Run) -> None:
+    """G5: 1,000 changed, 500 deleted, 500 added (fewer in a small tree)."""
+    share = min(1000, run.files // 4)
+    seconds: dict[str, list[float]] = {}
+    for name, side in run.sides.items():
+        tree.change_many(side.worktree, 1, share, share // 2, share // 2)
+        os.sync()
+        seconds[name] = [side.reset(run.first[name])]
+    met = ratio(seconds, GIT) >= 1 if share == 1000 else None
+    run.add("G5", f"reset of {share * 2:,} paths", seconds, "no slower than git", met)
+
+
+def processes(run: Run) -> None:
+    """G6: the command line, on a tiny tree."""
+    if run.files != min(run.options.files):
+        return
+    commands: dict[str, Callable[[], list[str]]] = {OURS: lambda: [*ckpt(run.python), "save", "m"]}
+    places = {OURS: run.environ, "pass": run.environ}
+    commands["pass"] = lambda: [run.python, "-c", "pass"]
+    if run.peer and (Path(run.peer).parent / "ckpt").exists():
+        commands[PEERS] = lambda: [str(Path(run.peer).parent / "ckpt"), "save", "m"]
+        places[PEERS] = run.base
+    seconds: dict[str, list[float]] = {name: [] for name in commands}
+    broken: set[str] = set()
+    for number in range(run.options.edits + 1):
+        for name, command in ((name, one) for name, one in commands.items() if name not in broken):
+            folder = run.place / "tiny" / ("peer" if name == PEERS else "ours")
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "file").write_text(f"{number}\n")
+            begun = time.perf_counter()
+            done = subprocess.run(command(), env=places[name], cwd=folder, capture_output=True, text=True, check=False)
+            # The first one makes the store.
+            if number:
+                seconds[name].append(time.perf_counter() - begun)
+            if done.returncode and name == OURS:
+                sys.exit(f"ckpt failed: {done.stderr}")
+            if done.returncode:
+                print(f"left out: {name}, whose ckpt fails: {done.stderr.strip()}", file=sys.stderr)
+                broken.add(name)
+    for name in broken:
+        del seconds[name]
+    bare = statistics.median(seconds.pop("pass"))
+    times = statistics.median(seconds[OURS]) / bare
+    eighth = ratio(seconds, PEERS)
+    met = times <= 3 and (eighth is None or eighth >= 8)
+    wanted = "an eighth of 0.3.6, 3 times `python -c pass`"
+    run.rows.append(
+        Row("G6", "`ckpt save` as a process", 1, seconds, wanted, met, f"{times:.1f} times `python -c pass`")
+    )
+
+
+def history(place: Path, options: argparse.Namespace, ours: str) -> list[Row]:
+    """G8: a long history of a small tree."""
+    run = Run(place, 1000, options, ours, None)
+    count = options.checkpoints
+    try:
+        warm_up(run)
+        run.ours.save("first")
+        edited = str(tree.sample(run.ours.worktree)[0])
+        took, _ = run.ours.ask(do="many", first=1, last=count, file=edited)
+        pages = [run.ours.ask(do="page")[0] for _ in range(20)]
+        packed = size_of(next(run.ours.store.glob("worktree_*")) / "objects")
+        loose = size_unpacked(run)
+    finally:
+        run.close()
+    what = f"{count:,} checkpoints"
+    shown = f"{packed / 1e6:.1f} MB; loose {loose / packed:.1f} times as much; {took / count * 1000:.1f} ms a save"
+    return [
+        Row("G8", f"first page of {what}", 1000, {OURS: pages}, "20 ms", statistics.median(pages) <= 0.02),
+        Row("G8", f"store of {what}", 1000, {}, "a fifth of loose objects", loose >= 5 * packed, shown),
+    ]
+
+
+def size_unpacked(run: Run) -> int:
+    """The size of the same objects as git writes them one by one."""
+    scratch = run.place / "loose"
+    subprocess.run(["git", "init", "-q", "--bare", str(scratch)], env=run.base, check=True)
+    store = next(run.ours.store.glob("worktree_*"))
+    for pack in sorted((store / "objects" / "pack").glob("*.pack")):
+        with open(pack, "rb") as file:
+            command = ["git", f"--git-dir={scratch}", "unpack-objects", "-q"]
+            subprocess.run(command, env=run.base, stdin=file, check=True)
+    return size_of(scratch / "objects")
+
+
+def ckpt(python: str) -> list[str]:
+    """Our command line, as it is installed beside a Python; else started by it."""
+    program = Path(python).parent / "ckpt"
+    if program.exists():
+        return [str(program)]
+    return [python, "-c", "import sys; from fabricatio_checkpoint.cli.__main__ import main; sys.exit(main())"]
+
+
+def ratio(seconds: dict[str, list[float]], other: str) -> float | None:
+    """How many times ours the other takes; None without it."""
+    if other not in seconds:
+        return None
+    return statistics.median(seconds[other]) / statistics.median(seconds[OURS])
+
+
+def quantile(values: list[float], part: float) -> float:
+    """The smallest value that so large a part of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def report(rows: list[Row], options: argparse.Namespace) -> None:
+    """Print the table."""
+    print(f"\nmedians in ms; {options.edits} edits; Python {sys.version.split()[0]}, {os.cpu_count()} cores\n")
+    print("| | | files | ours | p99 | 0.3.6 | git | 0.3.6 / ours | git / ours | goal | met |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---|---|")
+    for row in rows:
+        met = "-" if row.met is None else "yes" if row.met else "no"
+        cells = [row.goal, row.what, f"{row.files:,}", *numbers(row), row.wanted, met]
+        print("| " + " | ".join(cells) + " |")
+
+
+def numbers(row: Row) -> list[str]:
+    """The middle of a line: ours, p99, the others, the ratios; what is no time stands where ours stands."""
+    found = row.seconds
+    ms = {name: f"{statistics.median(values) * 1000:.1f}" for name, values in found.items()}
+    last = f"{quantile(found[OURS], 0.99) * 1000:.1f}" if len(found.get(OURS, [])) > 1 else ""
+    ours = "; ".join(filter(None, (ms.get(OURS), row.shown)))
+    ratios = [f"{times:.1f}" if (times := ratio(found, name)) is not None else "" for name in (PEERS, GIT)]
+    return [ours, last, ms.get(PEERS, ""), ms.get(GIT, ""), *ratios]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
