@@ -162,7 +162,10 @@ class Autosaver:
         self._over_budget = over_budget
         self._set_health(Health(POLLING, reason))
         self._subject.post(WatchLost(now))
-        if not over_budget:
+        if over_budget:
+            # Its place is another's until there is something to save here.
+            self._cover_at = None
+        else:
             self._cover_soon(pause_s(len(breaks)), afresh=True)
         self._wake.set()
 

@@ -165,7 +165,7 @@ class _Listener:
         except (OSError, RuntimeError) as error:
             self._broken = True
             if not self._stopped.is_set():
-                self._say(Broken(self._number, str(error)))
+                self._say(Broken(self._number, _why(error)))
         finally:
             self._notify.close()
 
@@ -206,6 +206,11 @@ def _look(root: str, directories: Iterable[bytes]) -> _Found:
         else:
             paths[found.st_ino] = path
     return _Found(paths, left, reason)
+
+
+def _why(error: Exception) -> str:
+    text = str(error)
+    return f"a name that is not UTF-8 ended the watching: {text}" if "decode" in text else f"watching ended: {text}"
 
 
 def _is_text(path: str) -> bool:

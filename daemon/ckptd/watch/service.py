@@ -63,6 +63,11 @@ class WatchService:
         self._not_before = 0.0
         self._trouble: str | None = None
 
+    @property
+    def pid(self) -> int | None:
+        """The process that watches, if there is one."""
+        return None if self._process is None else self._process.pid
+
     def add(self, path: bytes, step_s: float, news: News) -> int:
         """Take a root; its number stands for it from now on. ``news`` is called in the event loop."""
         self._last_number += 1
