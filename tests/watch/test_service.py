@@ -48,8 +48,8 @@ async def test_its_end_is_told_and_it_is_started_again(tmp_path):
         os.kill(post.service.pid, signal.SIGKILL)
         await eventually(lambda: post.news.breaks)
         with anyio.fail_after(20):
-            while not (covered := await post.cover()).native:
-                await anyio.sleep(0.05)  # noqa: ASYNC110 - nothing tells when it may be tried again
+            while not (covered := await post.cover()).native:  # noqa: ASYNC110 - nothing tells when it may be tried
+                await anyio.sleep(0.05)
         assert covered.fresh
 
 
