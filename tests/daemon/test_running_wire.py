@@ -247,6 +247,16 @@ async def test_a_client_that_does_not_read_is_told_no_more_than_it_takes(short_d
         assert (await client.line())["result"]["seq"] == 1
 
 
+async def test_what_is_no_longer_true_when_its_turn_comes_is_not_said(short_dir):
+    async with serving_obedient(short_dir) as served, Client.of(served.path) as client:
+        await status(client)
+        (connection,) = served.server._connections
+        connection.post(b'{"old":1}', lambda: False)
+        connection.post(b'{"new":1}', lambda: True)
+        assert await client.line() == {"new": 1}
+        await status(client)
+
+
 # -- deadlines
 
 
