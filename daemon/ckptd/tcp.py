@@ -144,6 +144,10 @@ def _bind(endpoint: Endpoint) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
         listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        # The line that whoever starts the daemon gets to see has to say where.
+        raise OSError(error.errno, f"cannot listen: {error.strerror}", endpoint.name) from error
     except BaseException:
         listening.close()
         raise

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import socket
 import stat
 import time
@@ -138,6 +139,23 @@ async def test_who_does_not_prove_it_gets_a_refusal_and_nothing_else(endpoint, p
         assert b"result" not in heard
         # A flood may meet a reset before it reads why.
         assert not heard or is_refusal(heard)
+        await until(lambda: served.server.connections == 0)
+        assert "result" in await anyio.to_thread.run_sync(asked, endpoint)
+    assert served.manager.asked == []
+
+
+async def test_whatever_is_said_before_a_proof_no_answer_is_a_result(endpoint):
+    chance = random.Random("before the proof")
+    words = [b"CKPT-AUTH 1 ", b"0" * 64, b"\n", b" ", ASK, b"\0", b"\xff", b"f" * 64 + b"\n"]
+    said = [[chance.choice(words) for _ in range(chance.randrange(1, 12))] for _ in range(200)]
+
+    def say_all() -> list[bytes]:
+        return [told(endpoint, *pieces) for pieces in said]
+
+    async with serving(endpoint) as served:
+        for heard in await anyio.to_thread.run_sync(say_all):
+            assert b"result" not in heard
+            assert not heard or is_refusal(heard)
         await until(lambda: served.server.connections == 0)
         assert "result" in await anyio.to_thread.run_sync(asked, endpoint)
     assert served.manager.asked == []

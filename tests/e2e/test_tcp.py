@@ -134,6 +134,14 @@ def test_an_address_that_others_could_reach_is_refused(place, address):
     assert not place.daemons()
 
 
+def test_a_port_that_another_program_has_is_named(place):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"tcp:127.0.0.1:{other.getsockname()[1]}"
+        outcome = place.ckpt("save", FABRICATIO_EXT__CHECKPOINT__SOCKET=address)
+    assert outcome.code == 60
+    assert f"in use: '{address}'" in outcome.stderr
+
+
 def test_the_owner_of_a_directory_is_found_over_tcp(over_tcp):
     over_tcp.save("by tcp")
     # Another client, with the usual socket: its daemon sends it on to the one that has the stores.
