@@ -57,7 +57,8 @@ class SaveParams(Request, frozen=True, kw_only=True):
 
     ``full`` scans even where a watcher could tell, ``rehash`` reads every file.
     ``force`` saves a worktree that is suddenly empty, and makes a store for a protected place. ``expect_head`` and
-    ``expect`` are as for ``checkpoint.restore``.
+    ``expect`` are as for ``checkpoint.restore``. What was made more than ``late_after_s`` seconds after it was asked
+    for has ``late`` in its metadata: it may hold changes of the time in between.
     """
 
     checkpoint_dir: WirePath
@@ -72,6 +73,7 @@ class SaveParams(Request, frozen=True, kw_only=True):
     force: bool = False
     expect_head: str | None = None
     expect: list[Expected] = []
+    late_after_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
 
 
 class SaveResult(Result, frozen=True, kw_only=True):

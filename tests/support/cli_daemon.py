@@ -56,6 +56,7 @@ class CardboardDaemon:
         self.path = path
         self.answers: dict[str, Answer] = dict(answers or {})
         self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.hellos: list[dict[str, Any]] = []
         self._ours: set[socket.socket] = set()
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._server = socket.socket(socket.AF_UNIX)
@@ -124,6 +125,7 @@ class CardboardDaemon:
     def _reply(self, request: dict[str, Any]) -> dict[str, Any]:
         method, params = request["method"], request["params"]
         if method == "daemon.hello":
+            self.hellos.append(params)
             return {"result": {"protocol": PROTOCOL_VERSION, "build": BUILD, "pid": os.getpid(), "capabilities": []}}
         self.asked.append((method, params))
         try:

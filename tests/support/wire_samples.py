@@ -342,7 +342,7 @@ SAMPLES: dict[str, Sample] = {
             notes=["the message was not used"],
             stats=WORK,
         ),
-        later_params=checkpoint.SaveParams(**SAVE_PARAMS, **EXPECTED),
+        later_params=checkpoint.SaveParams(**SAVE_PARAMS, **EXPECTED, late_after_s=2.5),
     ),
     "checkpoint.head": Sample(
         checkpoint.HeadParams(**PLACE),

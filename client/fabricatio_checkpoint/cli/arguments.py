@@ -104,6 +104,8 @@ class _Parser:
             self.letters(text)
         elif self.found.command is None:
             self.choose(text)
+        elif not self.words and f"{self.found.command.name} {text}" in COMMANDS:
+            self.found.command = COMMANDS[f"{self.found.command.name} {text}"]
         else:
             self.words.append(text)
 

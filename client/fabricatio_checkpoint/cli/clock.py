@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["age", "epoch", "local"]
+__all__ = ["age", "epoch", "local", "stamp"]
 
 _UNITS = ((86400 * 365, "year"), (86400 * 30, "month"), (86400, "day"), (3600, "hour"), (60, "minute"))
 
@@ -23,6 +23,11 @@ def _days(year: int, month: int, day: int) -> int:
         year, month = year - 1, month + 12
     leaps = year // 4 - year // 100 + year // 400
     return year * 365 + leaps + (153 * (month - 3) + 2) // 5 + day - 719469
+
+
+def stamp() -> str:
+    """Give the time now, as the wire has it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def local(stamp: str) -> str:

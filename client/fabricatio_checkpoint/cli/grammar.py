@@ -236,6 +236,16 @@ _ROWS = (
         options=(Option("fix", "put right what can be, where no owner lives"),),
     ),
     Command(
+        "hook", "hook.hook", "save when a coding agent says so on stdin; never fails it, never holds it up",
+        "ckpt hook < event.json",
+        options=(Option("budget", "seconds that the agent may be held up (2)", metavar="S"),),
+    ),
+    Command(
+        "hook install", "hook.install", "put the hook into .claude/settings.json, after showing it",
+        "ckpt hook install --yes",
+        options=(_DRY_RUN, _YES),
+    ),
+    Command(
         "completion", "completion.completion", "print the script that lets bash, zsh or fish complete commands and ids",
         "ckpt completion bash >> ~/.bashrc",
         words=(Word("SHELL", 1, 1),),

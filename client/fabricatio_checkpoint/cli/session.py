@@ -26,13 +26,15 @@ __all__ = ["Session"]
 class Session:
     """Connects on the first question; what it raises are CheckpointErrors.
 
-    With ``may_start`` false no question starts a daemon: without one it is an error.
+    With ``may_start`` false no question starts a daemon: without one it is an error. ``session_name`` is what the
+    daemon is told to tell this run apart by; it counts from the first question on.
     """
 
     def __init__(self, arguments: Arguments, out: Output) -> None:
         self.arguments = arguments
         self.out = out
         self.may_start = True
+        self.session_name: str | None = None
         self._options: dict[str, Any] | None = None
         self._connection: Connection | None = None
         self._worktree: bytes | None = None
@@ -59,7 +61,7 @@ class Session:
         if self._connection is None:
             from fabricatio_checkpoint.connection import Connection
 
-            self._connection = Connection(self.socket, client="ckpt")
+            self._connection = Connection(self.socket, client="ckpt", session=self.session_name)
         if not self.out.shows_progress():
             return self._connection.call(method, params, start=start and self.may_start)
         try:
@@ -110,23 +112,8 @@ class Session:
             return {}
         return {"paths": self.paths(arguments)}
 
-    def close(self) -> None:
-        """End the connection, if there is one."""
-        if self._connection is not None:
-            self._connection.close()
-
-    def _locate(self) -> bytes:
-        given = self.arguments.value("workspace")
-        if given is not None:
-            return wire.real_directory(given)
-        here = worktree.current_directory()
-        found = worktree.innermost_tracked(here, self._is_tracked)
-        if found is not None and found != here:
-            self.out.note(f"in the tracked worktree {quoted(to_text(found))}")
-        return here if found is None else found
-
-    def _is_tracked(self, path: bytes) -> bool:
-        """Ask for a directory's head, the cheapest question there is; it never makes a store.
+    def is_tracked(self, path: bytes) -> bool:
+        """Tell whether a directory has a store, by the cheapest question there is; it never makes one.
 
         An error that only a directory with a store can give means yes: the command itself will meet it again.
         """
@@ -141,6 +128,21 @@ class Session:
                 raise
             return error.kind != "not_tracked"
         return True
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _locate(self) -> bytes:
+        given = self.arguments.value("workspace")
+        if given is not None:
+            return wire.real_directory(given)
+        here = worktree.current_directory()
+        found = worktree.innermost_tracked(here, self.is_tracked)
+        if found is not None and found != here:
+            self.out.note(f"in the tracked worktree {quoted(to_text(found))}")
+        return here if found is None else found
 
 
 def _configured_directory() -> str | None:

@@ -1,6 +1,7 @@
 """Who asks for an operation, how far it is, and the way to call it off."""
 
 import threading
+import time
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, TypeVar
@@ -35,10 +36,10 @@ class Caller:
     ``cancelled`` is set from another thread; the git side looks at it between files. ``progress`` takes a phase,
     a count done, a total (0: not known) and bytes done; it may be called from any thread and must not block. ``at``
     is the last that it was told. ``owner`` is the same for requests that take turns with those of others, such as all
-    of one connection.
+    of one connection. ``since_s`` is when it asked, on the clock of time.monotonic().
     """
 
-    __slots__ = ("_listeners", "at", "cancelled", "client", "owner", "progress", "session", "why")
+    __slots__ = ("_listeners", "at", "cancelled", "client", "owner", "progress", "session", "since_s", "why")
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Caller:
         self.client = client
         self.session = session
         self.owner = owner
+        self.since_s = time.monotonic()
         self.at = WAITING
         self.progress = progress or self._note
         self.cancelled = threading.Event()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from fabricatio_checkpoint.cli import hookmark
 from fabricatio_checkpoint.cli.clock import age
 from fabricatio_checkpoint.cli.text import MANY, counted, quoted, short, visible, wire_text
 from fabricatio_checkpoint.cli.words import change_line, left_out, named
@@ -27,6 +30,8 @@ def status(session: Session) -> int:
     _print_changes(session, [change_line(change) for change in result["changes"]])
     for line in _tail(result):
         session.out.line(line)
+    for mark in hookmark.read_marks(os.environ, session.worktree):
+        session.out.note(f"a hook could NOT save: {visible(mark)}")
     return 0
 
 

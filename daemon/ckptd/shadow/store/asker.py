@@ -1,6 +1,7 @@
 """Who asks for an operation, as the engine needs to know it."""
 
 import threading
+import time
 from collections.abc import Callable
 from copy import copy
 from typing import Protocol
@@ -17,6 +18,7 @@ class AskerLike(Protocol):
     session: str | None
     cancelled: threading.Event
     progress: Callable[[str, int, int, int], None]
+    since_s: float
 
 
 class Asker:
@@ -27,6 +29,11 @@ class Asker:
         self.session = caller.session
         self.is_cancelled: Callable[[], bool] = caller.cancelled.is_set
         self._progress = caller.progress
+        self._since_s = caller.since_s
+
+    def waited_s(self) -> float:
+        """Give the seconds since it was asked for."""
+        return time.monotonic() - self._since_s
 
     def undisturbed(self) -> "Asker":
         """Give the same asker, who cannot call off what is done from here on."""

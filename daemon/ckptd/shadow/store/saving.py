@@ -137,7 +137,7 @@ class Saver:
             kind=params.kind,
             complete=not scan.skipped,
             client=asker.client,
-            meta=params.meta,
+            meta=_meta(params, asker),
             watched=scan.partial,
         )
         intent = Intent(
@@ -249,6 +249,12 @@ def _newly_ignored(old: DirNode, new: DirNode) -> list[tuple[bytes, int]]:
             if name in before.children and before.children[name] is not child
         )
     return found
+
+
+def _meta(params: SaveParams, asker: Asker) -> dict[str, str]:
+    """Give the metadata, with a word about a scan that ended later than whoever asked could wait."""
+    late = params.late_after_s is not None and asker.waited_s() > params.late_after_s
+    return {**params.meta, "late": f"{asker.waited_s():.1f} s"} if late else params.meta
 
 
 def _check_meta(meta: dict[str, str]) -> None:
