@@ -10,9 +10,8 @@ import threading
 import pytest
 
 from ckpt_protocol.framing import MAX_REQUEST_BYTES
-from ckpt_protocol.methods import METHODS
 from ckpt_protocol.version import BUILD
-from fabricatio_checkpoint.connection import READS, Connection
+from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import ConnectionLost, InputError, InternalError, StateError, TransportError
 from fabricatio_checkpoint.link import BrokenLinkError, Link
 from support.fake_daemon import HANG_UP, HELLO, FakeDaemon, Notices, Raw, Refusal, stub_environment
@@ -47,12 +46,6 @@ def _join(threads):
     for thread in threads:
         thread.join(20)
         assert not thread.is_alive()
-
-
-def test_reads_are_the_methods_that_change_nothing():
-    reads = {row.name for row in METHODS.values() if not row.writes}
-    of_one_connection = {"daemon.hello", "daemon.stop", "events.subscribe", "events.unsubscribe"}
-    assert reads - of_one_connection == READS
 
 
 def test_the_hello_goes_out_with_the_first_request_and_never_again(daemon, connection):

@@ -17,6 +17,7 @@ from ckptd.connection import MAX_IN_FLIGHT
 from ckptd.dispatch import MAX_BATCH
 from ckptd.handlers import HANDLERS
 from fabricatio_checkpoint.aio import AsyncCheckpointService, AsyncCheckPointStore
+from fabricatio_checkpoint.connection import READS
 from fabricatio_checkpoint.service import CheckpointService
 from fabricatio_checkpoint.store import CheckPointStore
 from support import wire_page
@@ -28,6 +29,10 @@ CLIENT = Path(__file__).parents[2] / "client" / "fabricatio_checkpoint"
 CLIENT_TEXT = "\n".join(path.read_text() for path in sorted(CLIENT.rglob("*.py")))
 FOR_PROGRAMS_ONLY = {"rpc.discover", "events.subscribe", "events.unsubscribe"}
 """Methods that the client need not call: it knows the wire, and its calls wait for their answers."""
+
+ASKED_ONCE = {"daemon.hello", "daemon.stop", "events.subscribe", "events.unsubscribe", "checkpoint.export"}
+"""Methods without a token that are not asked again after a broken connection: they are about that connection or this
+daemon, or find the place taken that they filled themselves."""
 
 API = {
     "save": "checkpoint.save",
@@ -67,6 +72,10 @@ def test_a_method_is_everywhere(method):
         "the page begins with Writes. where it does"
     )
     assert f'"{method}"' in CLIENT_TEXT or method in FOR_PROGRAMS_ONLY, "the client never calls it"
+
+
+def test_the_client_asks_again_what_changes_nothing():
+    assert {row.name for row in METHODS.values() if not row.writes} - ASKED_ONCE == READS
 
 
 def test_nothing_else_is_anywhere():
