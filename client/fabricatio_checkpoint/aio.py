@@ -207,6 +207,10 @@ class AsyncCheckPointStore:
     def drop(self) -> None:
         """Remove checkpoints for good."""
 
+    @_of_blocking(CheckPointStore.thin)
+    def thin(self) -> None:
+        """Remove the checkpoints that go by rule."""
+
     @_of_blocking(CheckPointStore.gc)
     def gc(self) -> None:
         """Remove from the store what no checkpoint needs."""

@@ -13,7 +13,7 @@ from fabricatio_checkpoint.errors import StateError, error_of
 from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.progress import ProgressCallback, Watch, notice_of
 from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
-from fabricatio_checkpoint.upkeep import DropResult, GcResult, VerifyResult
+from fabricatio_checkpoint.upkeep import DropResult, GcResult, ThinResult, VerifyResult
 from fabricatio_checkpoint.watching import WatchResult
 from fabricatio_checkpoint.wire import AnyPath
 
@@ -379,6 +379,13 @@ class CheckPointStore:
         the store with gc(), if no other checkpoint holds it; the result's ``held`` lists those that do.
         """
         return self._write("checkpoint.drop", DropResult.from_wire, ids=list(ids), dry_run=dry_run, force=force)
+
+    def thin(self, *, dry_run: bool = False) -> ThinResult:
+        """Remove the checkpoints that go by the options ``keep_*`` and ``max_store_bytes``; never what is tagged.
+
+        The options are the daemon's. gc() then frees the space.
+        """
+        return self._write("store.thin", ThinResult.from_wire, dry_run=dry_run)
 
     def gc(self, *, dry_run: bool = False) -> GcResult:
         """Remove from the store what no checkpoint needs, and make it smaller; others may go on meanwhile."""

@@ -13,6 +13,7 @@ __all__ = [
     "DroppedCheckpoint",
     "GcResult",
     "HoldingCheckpoint",
+    "ThinResult",
     "VerifyResult",
 ]
 
@@ -207,4 +208,27 @@ class GcResult:
             all_kept=wire["all_kept"],
             dry_run=wire["dry_run"],
             notes=tuple(wire["notes"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ThinResult:
+    """What went by rule or, as a plan, would go. ``left_bytes`` are what the other checkpoints need.
+
+    ``over_cap``: that is more than ``max_store_bytes``, and only a person can decide what else may go.
+    """
+
+    dropped: tuple[DroppedCheckpoint, ...]
+    frees_bytes: int
+    left_bytes: int
+    over_cap: bool
+    dry_run: bool
+    notes: tuple[str, ...]
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        dropped = tuple(DroppedCheckpoint.from_wire(each) for each in wire["dropped"])
+        return cls(
+            dropped, wire["frees_bytes"], wire["left_bytes"], wire["over_cap"], wire["dry_run"], tuple(wire["notes"])
         )

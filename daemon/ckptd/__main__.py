@@ -134,6 +134,7 @@ def _remember(known: WatchedDirectories, checkpoint_dir: bytes) -> None:
 
 
 def _shadow_catalog() -> "Catalog":
+    from ckptd.shadow.record.thinning import Keep
     from ckptd.shadow.scan.userconfig import global_excludes_path
     from ckptd.shadow.store.catalog import ShadowCatalog
     from ckptd.shadow.store.settings import Overrides, Settings
@@ -158,6 +159,14 @@ def _shadow_catalog() -> "Catalog":
             git_excludes_path=global_excludes_path(home, config_home) if options.use_git_excludes else None,
             autosave=Autosave(options.autosave, options.autosave_quiet_s, options.autosave_max_wait_s),
             overrides_of=overrides_of,
+            keep=Keep(
+                options.keep_last,
+                options.keep_hourly,
+                options.keep_daily,
+                options.keep_weekly,
+                options.keep_manual_days,
+                options.max_store_bytes,
+            ),
             helpers=ProcessPool(workers, MAIN_THREAD.spawn) if (workers := worker_count()) else None,
             scan_budget_ms=options.scan_budget_ms,
             witness_maker=_witness_maker() if options.scan == "auto" else None,

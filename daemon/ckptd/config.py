@@ -28,6 +28,8 @@ _PREFIX: Final = "FABRICATIO_EXT__CHECKPOINT__"
 class Config(NamedTuple):
     """``idle_exit_s`` in seconds, 0 for never; ``cache_size`` counts open stores; ``socket`` overrides the address.
 
+    ``keep_*`` and ``max_store_bytes`` say what thinning leaves.
+
     ``complaints`` has one line for each value that was refused; the default stands in for it.
     """
 
@@ -43,6 +45,12 @@ class Config(NamedTuple):
     autosave: bool = Autosave().on
     autosave_quiet_s: float = Autosave().quiet_s
     autosave_max_wait_s: float = Autosave().max_wait_s
+    keep_last: int = 100
+    keep_hourly: int = 24
+    keep_daily: int = 14
+    keep_weekly: int = 8
+    keep_manual_days: int = 0
+    max_store_bytes: int = 2 * 1024**3
     complaints: tuple[str, ...] = ()
 
 
@@ -152,6 +160,14 @@ def _count(value: object, _home: str) -> int:
     raise ValueError("must be a whole number, 1 or more")
 
 
+def _number(value: object, _home: str) -> int:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000:
+        return value
+    raise ValueError("must be a whole number, 0 or more")
+
+
 def _size(value: object, _home: str) -> int:
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
@@ -244,6 +260,8 @@ _CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
     "scan": _scan,
     "scan_budget_ms": _milliseconds,
     **_AUTOSAVE,
+    **dict.fromkeys(("keep_last", "keep_hourly", "keep_daily", "keep_weekly", "keep_manual_days"), _number),
+    "max_store_bytes": _size,
 }
 _WORKTREE_CHECKS: Final[dict[str, Callable[[object, str], Any]]] = {
     "exclude": _patterns,
@@ -254,5 +272,4 @@ _WORKTREE_FILES: Final = (
     ("fabricatio.toml", ("ext", "checkpoint")),
     ("pyproject.toml", ("tool", "fabricatio", "ext", "checkpoint")),
 )
-_THINNING: Final = ("keep_last", "keep_hourly", "keep_daily", "keep_weekly", "keep_manual_days", "max_store_bytes")
-_KNOWN: Final = frozenset({*_CHECKS, *_THINNING, "checkpoint_dir"})
+_KNOWN: Final = frozenset({*_CHECKS, "checkpoint_dir"})

@@ -259,6 +259,12 @@ async def prune(daemon_: Daemon, _asked: Asked, params: store.PruneParams) -> st
     return await daemon_.manager.prune(_directory(params), dry_run=params.dry_run)
 
 
+async def thin(daemon_: Daemon, asked: Asked, params: store.ThinParams) -> store.ThinResult:
+    """Remove the checkpoints that go by rule."""
+    caller, directory = asked.caller, _directory(params)
+    return await daemon_.manager.write(directory, params.worktree, lambda writer: writer.thin(params, caller), caller)
+
+
 async def gc(daemon_: Daemon, asked: Asked, params: store.GcParams) -> store.GcResult:
     """Collect, a moment at a time: other operations of the worktree come in between."""
     caller, directory, manager = asked.caller, _directory(params), daemon_.manager
@@ -344,6 +350,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "events.subscribe": subscribe,
     "events.unsubscribe": unsubscribe,
     "store.prune": prune,
+    "store.thin": thin,
     "store.gc": gc,
     "store.verify": verify,
     "checkpoint.export": export,

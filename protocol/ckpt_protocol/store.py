@@ -1,5 +1,6 @@
 """Methods about the stores of a checkpoint directory."""
 
+from ckpt_protocol.checkpoint import DroppedCheckpoint
 from ckpt_protocol.structs import Request, Result, Token, WirePath, Worktree
 
 __all__ = [
@@ -11,6 +12,8 @@ __all__ = [
     "PruneParams",
     "PruneResult",
     "PrunedStore",
+    "ThinParams",
+    "ThinResult",
     "VerifyParams",
     "VerifyResult",
 ]
@@ -133,5 +136,30 @@ class GcResult(Result, frozen=True, kw_only=True):
     removed_bytes: int
     refs_packed: int
     all_kept: bool
+    dry_run: bool
+    notes: list[str]
+
+
+class ThinParams(Request, frozen=True, kw_only=True):
+    """``store.thin``: remove what goes by the daemon's options ``keep_*`` and ``max_store_bytes``."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    dry_run: bool = False
+
+
+class ThinResult(Result, frozen=True, kw_only=True):
+    """What went, or with ``dry_run`` would go: automatic checkpoints, safety ones that no undo needs, and old manual
+    ones where an option says so.
+
+    ``frees_bytes`` leave the store with the next ``store.gc``; ``left_bytes`` are what the others need. ``over_cap``:
+    that is still more than ``max_store_bytes``, and only a person can decide what else may go.
+    """
+
+    dropped: list[DroppedCheckpoint]
+    frees_bytes: int
+    left_bytes: int
+    over_cap: bool
     dry_run: bool
     notes: list[str]

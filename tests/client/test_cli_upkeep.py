@@ -151,3 +151,21 @@ def test_tag_and_untag(daemon, ckpt):
     assert ckpt("untag", "good", "--json").document["before"] == ID
     (asked,) = daemon.calls("checkpoint.tag")
     assert (asked["id"], asked["name"], asked["move"]) == ("HEAD", "good", True)
+
+
+def test_thin(daemon, ckpt):
+    answer = {
+        "dropped": [{"id": ID, "seq": 7, "kind": "auto", "tags": []}],
+        "frees_bytes": 2048,
+        "left_bytes": 4096,
+        "over_cap": False,
+        "dry_run": False,
+        "notes": ["a note"],
+    }
+    daemon.answers["store.thin"] = answer
+    done = ckpt("thin", "--dry-run")
+    assert done.out.splitlines() == ["would drop #7 1a2b3c4d5e (auto)", "1 checkpoint; that would free 2.0 KiB"]
+    assert done.stderr == "ckpt: a note\n"
+    assert ckpt("thin").out.startswith("dropped #7 1a2b3c4d5e (auto)\n")
+    assert ckpt("thin", "--json").document == answer
+    assert [one["dry_run"] for one in daemon.calls("store.thin")] == [True, False, False]

@@ -34,7 +34,7 @@ def test_the_environment_is_above_the_file(short_dir) -> None:
         '[ext.checkpoint]\nidle_exit_s = 5\ncache_size = 3\nsocket = "~/s/d.sock"\nkeep_last = 1\n[ext.other]\nx = 1\n'
     )
     found = load(short_dir, text, FABRICATIO_EXT__CHECKPOINT__CACHE_SIZE=" 7 ", fabricatio_ext__checkpoint__other="1")
-    assert found == config.Config(idle_exit_s=5.0, cache_size=7, socket=f"{short_dir}/s/d.sock")
+    assert found == config.Config(idle_exit_s=5.0, cache_size=7, socket=f"{short_dir}/s/d.sock", keep_last=1)
 
 
 @pytest.mark.parametrize("name", ["idle_exit_s", "cache_size", "socket"])

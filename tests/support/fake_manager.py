@@ -28,6 +28,7 @@ SIDES = {
     "checkpoint.list": "list",
     "checkpoint.show": "show",
     "checkpoint.cat": "cat",
+    "store.thin": "thin",
     "store.gc": "gc",
     "store.verify": "verify",
     "checkpoint.export": "export",

@@ -454,6 +454,19 @@ SAMPLES: dict[str, Sample] = {
         ),
         store.PruneResult(pruned=[], unreachable=[], dry_run=False),
     ),
+    "store.thin": Sample(
+        store.ThinParams(**TOKENED, dry_run=True),
+        store.ThinParams(**LEAST_TOKENED),
+        store.ThinResult(
+            dropped=[checkpoint.DroppedCheckpoint(id=ID, seq=42, kind="auto", tags=[])],
+            frees_bytes=4096,
+            left_bytes=2**32,
+            over_cap=True,
+            dry_run=True,
+            notes=["what is left takes 4294967296 bytes"],
+        ),
+        store.ThinResult(dropped=[], frees_bytes=0, left_bytes=0, over_cap=False, dry_run=False, notes=[]),
+    ),
     "store.gc": Sample(
         store.GcParams(**TOKENED, dry_run=True),
         store.GcParams(**LEAST_TOKENED),

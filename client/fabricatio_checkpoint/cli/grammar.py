@@ -203,6 +203,11 @@ _ROWS = (
         ),
     ),
     Command(
+        "thin", "upkeep.thin", "remove the checkpoints that go by the options keep_* and max_store_bytes",
+        "ckpt thin --dry-run",
+        options=(_DRY_RUN,),
+    ),
+    Command(
         "gc", "upkeep.gc", "remove from the store what no checkpoint needs, and make it smaller", "ckpt gc",
         options=(_DRY_RUN,),
     ),

@@ -89,6 +89,10 @@ class Writer(Protocol):
         """Remove checkpoints by hand."""
         ...
 
+    def thin(self, params: store.ThinParams, caller: Caller) -> store.ThinResult:
+        """Remove the checkpoints that go by rule."""
+        ...
+
     def tend(self) -> bool:
         """Do a little of what keeps the store small and quick, while nothing is asked for; tell whether there is more.
 

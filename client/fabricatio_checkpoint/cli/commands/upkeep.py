@@ -1,4 +1,4 @@
-"""``drop``, ``gc`` and ``verify``: looking after a worktree's store."""
+"""``drop``, ``thin``, ``gc`` and ``verify``: looking after a worktree's store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["drop", "gc", "verify"]
+__all__ = ["drop", "gc", "thin", "verify"]
 
 EXIT_DAMAGED = 50
 
@@ -57,6 +57,23 @@ def _dropped(result: dict[str, Any]) -> Iterator[str]:
     more = f" and {len(result['held']) - MANY} more" if len(result["held"]) > MANY else ""
     searched = "" if result["all_searched"] else "; not all checkpoints were looked at"
     yield f"{brought}; also in: {held or 'no other checkpoint'}{more}{searched}"
+
+
+def thin(session: Session) -> int:
+    """Remove what goes by rule."""
+    dry = session.arguments.flag("dry-run")
+    result = session.ask("store.thin", token=new_token(), dry_run=dry)
+    if session.out.json:
+        session.out.document(result)
+        return 0
+    for one in result["dropped"]:
+        session.out.line(f"{'would drop' if dry else 'dropped'} #{one['seq']} {short(one['id'])} ({one['kind']})")
+    number = counted(len(result["dropped"]), "checkpoint")
+    frees = "would free" if dry else "frees, with the next gc,"
+    session.out.line(f"{number}; that {frees} {size(result['frees_bytes'])}")
+    for note in result["notes"]:
+        session.out.note(visible(note))
+    return 0
 
 
 def gc(session: Session) -> int:

@@ -58,8 +58,10 @@ class PackedRefs:
             lines.append(oid + b" " + name + b"\n")
             if name in before.peeled and name not in added:
                 lines.append(before.peeled[name] + b"\n")
-        self._replace(b"".join(lines))
-        self._stamp = None
+        data = b"".join(lines)
+        self._replace(data)
+        # What we have written ourselves need not be read again: whoever replaces it gives it another inode.
+        self._content, self._stamp = _parse(data), self._look()
 
     def _replace(self, data: bytes) -> None:
         lock = self.path + b".lock"

@@ -195,6 +195,14 @@ class ObjectStore:
                 return kind, data
         return b"blob", self.read_own(oid, b"blob")
 
+    def packed_sizes(self) -> dict[bytes, int]:
+        """Give the bytes that each object takes in a pack."""
+        self.refresh()
+        found: dict[bytes, int] = {}
+        for index in self._indexes.values():
+            found.update(index.sizes())
+        return found
+
     def is_packed(self, oid: bytes) -> bool:
         """Tell whether a pack has an object."""
         return any(index.find(oid) is not None for index in self._indexes.values())

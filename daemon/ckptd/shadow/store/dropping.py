@@ -6,7 +6,7 @@ where another checkpoint needs it.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -15,25 +15,17 @@ from ckpt_protocol.structs import Kind
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.record.checkpoint import Checkpoint
-from ckptd.shadow.record.history import UNDOABLE
 from ckptd.shadow.record.message import Facts
-from ckptd.shadow.record.oplog import Dropped, Intent
+from ckptd.shadow.record.oplog import Dropped
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.holding import Holding, brought
-from ckptd.shadow.store.recovery import finish_drop, interrupted
+from ckptd.shadow.store.removing import Need, begin_removal, finish_removal, needs
 from ckptd.shadow.store.repository import Repository
 
 __all__ = ["Dropper"]
 
 _MAX_NAMED: Final = 10
 _KINDS: Final[dict[str, Kind]] = {"manual": "manual", "auto": "auto", "safety": "safety"}
-
-
-class _Need(NamedTuple):
-    """Why a checkpoint is needed: ``operation`` is the number of what could not be reversed or gone on with."""
-
-    why: str
-    operation: int
 
 
 class Dropper:
@@ -54,16 +46,30 @@ class Dropper:
             return msgspec.json.decode(answered.result, type=DropResult)
         begun = log.unanswered(params.token)
         if begun is not None and begun.verb == "drop":
-            return self._carry_out(begun)
+            finish_removal(self._repo, begun)
+            return msgspec.json.decode(begun.answer, type=DropResult)
         chosen = self._chosen(params.ids)
         tags = self._tags_of(chosen)
-        needs = self._needs(chosen)
+        needed = needs(self._repo)
+        why = {one.id: needed[one.id] for one in chosen if one.id in needed}
         if not params.force:
-            _refuse(chosen, tags, needs)
-        result = self._plan(params, chosen, tags, needs, asker)
+            _refuse(chosen, tags, why)
+        result = self._plan(params, chosen, tags, why, asker)
         if params.dry_run:
             return result
-        return self._carry_out(self._begin(params, chosen, tags, needs, result, asker))
+        intent = begin_removal(
+            self._repo,
+            "drop",
+            params.token,
+            asker,
+            [Dropped(seq=one.facts.seq, id=one.id) for one in chosen],
+            result,
+            head_after=result.head,
+            untagged=[name for names in tags.values() for name in names],
+            given_up={need.operation for need in why.values()} - log.outcomes.keys(),
+        )
+        finish_removal(self._repo, intent)
+        return result
 
     def _chosen(self, names: Iterable[str]) -> list[Checkpoint]:
         """Find what is meant, each once, in the order of their numbers. One that cannot be read can be dropped, too."""
@@ -93,28 +99,12 @@ class Dropper:
         tags = self._repo.lookup.tags_by_id()
         return {one.id: tags[one.id] for one in chosen if one.id in tags}
 
-    def _needs(self, chosen: list[Checkpoint]) -> dict[str, _Need]:
-        """Tell which of them an undo, a redo or an interrupted restore cannot do without."""
-        log, history = self._repo.log, self._repo.history
-        ids = {one.id for one in chosen}
-        found: dict[str, _Need] = {}
-        for number in (*history.undoable[-UNDOABLE:], *history.redoable[-UNDOABLE:]):
-            done = log.intents[number]
-            word = "redone" if number in history.redoable else "undone"
-            for one in _safeties(done):
-                found[one] = _Need(f"without it the {done.verb} of {done.time} could not be {word}", number)
-        begun = interrupted(log)
-        if begun is not None:
-            for one in filter(None, (begun.target, *_safeties(begun))):
-                found[one] = _Need(f"without it the interrupted {begun.verb} could not be ended", begun.n)
-        return {one: need for one, need in found.items() if one in ids}
-
     def _plan(
         self,
         params: DropParams,
         chosen: list[Checkpoint],
         tags: dict[str, list[str]],
-        needs: dict[str, _Need],
+        why: dict[str, Need],
         asker: Asker,
     ) -> DropResult:
         ids = {one.id for one in chosen}
@@ -128,7 +118,7 @@ class Dropper:
             files=len(files),
             held=held,
             all_searched=not holding.gave_up,
-            notes=[*_notes(needs, len(files), len(held)), *holding.notes],
+            notes=[*_notes(why, len(files), len(held)), *holding.notes],
             dry_run=params.dry_run,
         )
 
@@ -137,61 +127,14 @@ class Dropper:
             return self._repo.head
         return self._repo.newest_but(ids)
 
-    def _begin(
-        self,
-        params: DropParams,
-        chosen: list[Checkpoint],
-        tags: dict[str, list[str]],
-        needs: dict[str, _Need],
-        result: DropResult,
-        asker: Asker,
-    ) -> Intent:
-        repo, ids = self._repo, {one.id for one in chosen}
-        intent = Intent(
-            n=repo.log.next_number,
-            verb="drop",
-            time=repo.now(),
-            token=params.token,
-            client=asker.client,
-            session=asker.session,
-            # The number of the newest must not come again, whatever is left.
-            next_seq=repo.next_seq,
-            before=repo.head,
-            after=result.head,
-            dropped=[Dropped(seq=one.facts.seq, id=one.id) for one in chosen],
-            untagged=sorted(name for names in tags.values() for name in names),
-            uncopied=sorted(old for old, oid in repo.refs.copies().items() if oid.decode("ascii") in ids),
-            given_up=sorted({need.operation for need in needs.values()} - repo.log.outcomes.keys()),
-            answer=msgspec.Raw(msgspec.json.encode(result)),
-        )
-        try:
-            repo.log.write(intent)
-        except DomainError as error:
-            if error.kind != "no_space":
-                raise
-            # On a full disk dropping must work all the same: each ref goes by itself, and head can be found out again.
-            repo.log.conclude(intent)
-        return intent
 
-    def _carry_out(self, intent: Intent) -> DropResult:
-        repo = self._repo
-        finish_drop(intent, repo.log, repo.refs)
-        if intent.after != repo.head:
-            repo.set_head(intent.after)
-        return msgspec.json.decode(intent.answer, type=DropResult)
-
-
-def _safeties(intent: Intent) -> list[str]:
-    return [one for one in (intent.safety, *(later.safety for later in intent.resumed)) if one is not None]
-
-
-def _refuse(chosen: list[Checkpoint], tags: dict[str, list[str]], needs: dict[str, _Need]) -> None:
+def _refuse(chosen: list[Checkpoint], tags: dict[str, list[str]], why: dict[str, Need]) -> None:
     reasons = [
         f"#{one.facts.seq} has the tag {', '.join(tags[one.id])}"
         if one.id in tags
-        else f"#{one.facts.seq}: {needs[one.id].why}"
+        else f"#{one.facts.seq}: {why[one.id].why}"
         for one in chosen
-        if one.id in tags or one.id in needs
+        if one.id in tags or one.id in why
     ]
     if reasons:
         more = f", and {len(reasons) - _MAX_NAMED} more" if len(reasons) > _MAX_NAMED else ""
@@ -206,8 +149,8 @@ def _told(one: Checkpoint, tags: list[str]) -> DroppedCheckpoint:
     return DroppedCheckpoint(id=one.id, seq=one.facts.seq, kind=_KINDS.get(one.facts.kind), tags=tags)
 
 
-def _notes(needs: dict[str, _Need], files: int, held: int) -> Iterator[str]:
-    for need in {one.operation: one for one in needs.values()}.values():
+def _notes(why: dict[str, Need], files: int, held: int) -> Iterator[str]:
+    for need in {one.operation: one for one in why.values()}.values():
         yield need.why.replace("could not be", "can no longer be").replace("without it the", "the")
     if files and held:
         yield f"content that it brought is in {held} other checkpoints as well; it is gone when they are dropped, too"

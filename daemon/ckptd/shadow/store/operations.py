@@ -18,6 +18,7 @@ from ckptd.shadow.store.restoring import Restorer
 from ckptd.shadow.store.resuming import tell_interruption
 from ckptd.shadow.store.saving import Saver
 from ckptd.shadow.store.tagging import Tagger
+from ckptd.shadow.store.thinner import Thinner
 from ckptd.shadow.trees.compare import compare
 
 __all__ = ["StoreWriter"]
@@ -32,6 +33,7 @@ class StoreWriter:
         self._restorer = Restorer(repository)
         self._differ = Differ(repository)
         self._tagger = Tagger(repository)
+        self._thinner = Thinner(repository)
         self._dropper = Dropper(repository)
         self._housekeeper = Housekeeper(repository)
         self._collection: Collection | None = None
@@ -95,6 +97,10 @@ class StoreWriter:
             self._collection.close()
         self._collection = Collection(self._repo, Extent(dry_run=params.dry_run), Asker(caller))
         return self._collection
+
+    def thin(self, params: store.ThinParams, caller: AskerLike) -> store.ThinResult:
+        """Remove the checkpoints that go by rule."""
+        return self._thinner.thin(params, Asker(caller))
 
     def tend(self) -> bool:
         """Do a little of what keeps the store small and quick; tell whether there is more."""

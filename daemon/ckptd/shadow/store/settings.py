@@ -6,6 +6,7 @@ from typing import NamedTuple
 from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.shadow.objects.failpoint import reach_in_worktree
 from ckptd.shadow.record.logtrim import DEFAULT_BOUNDS, Bounds
+from ckptd.shadow.record.thinning import Keep
 from ckptd.shadow.scan.helpers import Helpers
 from ckptd.shadow.scan.witness import WitnessMaker
 
@@ -50,3 +51,4 @@ class Settings(NamedTuple):
     log_bounds: Bounds = DEFAULT_BOUNDS
     scan_budget_ms: int = 100
     witness_maker: WitnessMaker | None = None
+    keep: Keep = Keep()

@@ -1,0 +1,50 @@
+"""What a store would shrink by without some of its checkpoints: each object counts while something refers to it."""
+
+from typing import Final
+
+from ckptd.shadow.objects.blob import EMPTY_TREE
+from ckptd.shadow.objects.links import Link, links
+from ckptd.shadow.objects.store import ObjectStore
+
+__all__ = ["Weights"]
+
+
+class Weights:
+    """Counts references. Every checkpoint is added first; ``total`` are the packed bytes of all that is referred to.
+
+    Raises DomainError where a commit or tree cannot be read: then nobody knows what hangs on it.
+    """
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self.total = 0
+        self._objects = objects
+        self._sizes: Final = objects.packed_sizes()
+        self._counts: dict[bytes, int] = {}
+
+    def add(self, root: bytes) -> None:
+        """Count a reference to a commit, and all that hangs on it if it is the first."""
+        stack = [Link(b"commit", root)]
+        while stack:
+            link = stack.pop()
+            count = self._counts.get(link.oid, 0)
+            self._counts[link.oid] = count + 1
+            if not count:
+                self.total += self._sizes.get(link.oid, 0)
+                stack.extend(self._below(link))
+
+    def remove(self, root: bytes) -> int:
+        """Take a reference to a commit away; give the bytes that nothing refers to any more."""
+        before = self.total
+        stack = [Link(b"commit", root)]
+        while stack:
+            link = stack.pop()
+            self._counts[link.oid] -= 1
+            if not self._counts[link.oid]:
+                self.total -= self._sizes.get(link.oid, 0)
+                stack.extend(self._below(link))
+        return before - self.total
+
+    def _below(self, link: Link) -> list[Link]:
+        if link.kind == b"blob" or link.oid == EMPTY_TREE:
+            return []
+        return list(links(link.kind, self._objects.read_own(link.oid, link.kind)))

@@ -1,0 +1,130 @@
+"""Thinning: history loses by rule what nobody would miss."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ckpt_protocol.checkpoint import DroppedCheckpoint
+from ckpt_protocol.store import ThinParams, ThinResult
+from ckptd.errors import DomainError
+from ckptd.shadow.objects.weights import Weights
+from ckptd.shadow.record.checkpoint import Checkpoint
+from ckptd.shadow.record.oplog import Dropped
+from ckptd.shadow.record.thinning import Item, over_cap, thinned
+from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.removing import begin_removal, finish_removal, needs
+from ckptd.shadow.store.repository import Repository
+
+__all__ = ["Thinner"]
+
+
+class Thinner:
+    """Thins the history of one store."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repo = repository
+
+    def thin(self, params: ThinParams, asker: Asker) -> ThinResult:
+        """Remove what goes by rule and by the size cap, or tell what that would be.
+
+        Raises DomainError ``store_damaged`` or ``object_missing`` where it is not known what hangs on what, and then
+        has removed nothing; ``cancelled``, and storage errors.
+        """
+        log = self._repo.log
+        answered = log.answered(params.token, "thin")
+        if answered is not None:
+            return msgspec.json.decode(answered.result, type=ThinResult)
+        begun = log.unanswered(params.token)
+        if begun is not None and begun.verb == "thin":
+            finish_removal(self._repo, begun)
+            return msgspec.json.decode(begun.answer, type=ThinResult)
+        result = self._plan(asker, dry_run=params.dry_run)
+        if result.dropped and not params.dry_run:
+            self._remove(params.token, result, asker)
+        return result
+
+    def by_rule(self, token: str, asker: Asker) -> int:
+        """Remove what goes by rule alone, without a look at the size of anything; give how many went."""
+        known = self._known()
+        gone = thinned(self._items(known), self._repo.settings.keep, self._repo.clock())
+        if gone:
+            self._remove(token, self._result([known[seq] for seq in gone], 0, 0, dry_run=False), asker)
+        return len(gone)
+
+    def warm(self) -> Iterator[None]:
+        """Read all checkpoints that by_rule() will look at, one at a time."""
+        for one in self._repo.lookup.by_seq().values():
+            self._repo.lookup.is_readable(one)
+            yield
+
+    def _plan(self, asker: Asker, *, dry_run: bool) -> ThinResult:
+        repo, known = self._repo, self._known()
+        items = self._items(known)
+        weights = self._weigh(asker)
+        before = weights.total
+        by_rule = thinned(items, repo.settings.keep, repo.clock())
+        for seq in by_rule:
+            weights.remove(bytes.fromhex(known[seq].id))
+        left = [one for one in items if one.seq not in set(by_rule)]
+
+        def remove(seq: int) -> int:
+            commit = bytes.fromhex(known[seq].id)
+            freed = weights.remove(commit)
+            if not freed:
+                weights.add(commit)
+            return freed
+
+        by_cap, total = over_cap(left, weights.total, repo.settings.keep.max_bytes, remove)
+        gone = [known[seq] for seq in sorted({*by_rule, *by_cap})]
+        return self._result(gone, before - total, total, dry_run=dry_run)
+
+    def _known(self) -> dict[int, Checkpoint]:
+        """Give the checkpoints that can be read; what cannot be is no business of rules."""
+        lookup = self._repo.lookup
+        return {seq: lookup.load(one) for seq, one in lookup.by_seq().items() if lookup.is_readable(one)}
+
+    def _items(self, known: dict[int, Checkpoint]) -> list[Item]:
+        repo = self._repo
+        fixed = {repo.head, *repo.lookup.tags_by_id(), *needs(repo)}
+        newest = max(repo.lookup.by_seq(), default=0)
+        return [Item(seq, one.time_s, one.facts.kind, one.id in fixed or seq == newest) for seq, one in known.items()]
+
+    def _weigh(self, asker: Asker) -> Weights:
+        weights, tell = Weights(self._repo.objects), asker.progress_of("weigh")
+        for number, one in enumerate(self._repo.lookup.ids()):
+            if asker.is_cancelled():
+                raise DomainError("cancelled", "the thinning was called off; nothing was removed")
+            weights.add(bytes.fromhex(one))
+            tell(number, 0)
+        return weights
+
+    def _result(self, gone: list[Checkpoint], frees: int, left: int, *, dry_run: bool) -> ThinResult:
+        tags: list[str] = []
+        cap = self._repo.settings.keep.max_bytes
+        notes = []
+        if left > cap:
+            notes.append(
+                f"what is left takes {left} bytes, more than max_store_bytes ({cap}): manual, tagged and needed "
+                "checkpoints are never thinned; ckpt drop removes them by hand"
+            )
+        return ThinResult(
+            dropped=[
+                DroppedCheckpoint(
+                    id=one.id,
+                    seq=one.facts.seq,
+                    kind=one.record(tags).kind,
+                    tags=tags,
+                )
+                for one in gone
+            ],
+            frees_bytes=frees,
+            left_bytes=left,
+            over_cap=left > cap,
+            dry_run=dry_run,
+            notes=notes,
+        )
+
+    def _remove(self, token: str, result: ThinResult, asker: Asker) -> None:
+        gone = [Dropped(seq=one.seq, id=one.id) for one in result.dropped]
+        intent = begin_removal(self._repo, "thin", token, asker, gone, result, head_after=self._repo.head)
+        finish_removal(self._repo, intent)
