@@ -211,6 +211,32 @@ def test_a_directory_that_may_not_be_written_to(nobodys: Desk, folder: int, mome
     check_clean(desk)
 
 
+def test_a_ref_that_cannot_be_read_for_a_while_is_there(nobodys: Desk):
+    """It says that a restore had begun: nobody may write that restore off because of a moment's trouble."""
+    desk = nobodys
+    first, held = two_states(desk)
+    mine = now(desk)
+    desk.close()
+
+    def dying() -> None:
+        listen(lambda name, path: os._exit(9) if (name, path) == ("worktree-exchanged", b"d1/large") else None)
+        desk.reset(first)
+
+    assert in_child(dying) != 0
+    ref = os.path.join(desk.folder, b"refs", b"checkpoints", b"%010d" % 2)
+    os.chmod(ref, 0)
+    desk.open(create=False)
+    desk.close()
+    os.chmod(ref, 0o600)
+    desk.open(create=False)
+    assert desk.status().interrupted is not None
+    desk.undo()
+    assert now(desk) == mine
+    desk.reset(first)
+    assert now(desk) == held
+    check_clean(desk)
+
+
 def in_a_child(work: Callable[[], None]) -> None:
     def told() -> None:
         try:

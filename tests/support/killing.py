@@ -349,7 +349,7 @@ class Driver:
         elif then == "undo":
             self._mortal.call("checkpoint.undo", token=token())
             # An undo that was cut off is gone on with.
-            wanted = operation.after if verb == "undo" else before
+            wanted = operation.after if verb in ("undo", "take back") else before
             now = _plain(_without(look(bytes(self._mortal.ws)), edited))
             assert now == _plain(_without(wanted, edited)), "undo did not bring back what was there before the crash"
         self._check_store()

@@ -36,4 +36,11 @@ def _syncfs(fd: int) -> None:
         code = ctypes.get_errno()
         if code == errno.EINTR:
             continue
-        raise from_os_error(OSError(code, os.strerror(code)), "sync the worktree's file system")
+        raise from_os_error(OSError(code, os.strerror(code)), "sync the file system of", _path_of(fd))
+
+
+def _path_of(fd: int) -> bytes | None:
+    try:
+        return os.readlink(b"/proc/self/fd/%d" % fd)
+    except OSError:
+        return None

@@ -46,6 +46,14 @@ def refuse_shortage(error: OSError, path: bytes) -> None:
         raise from_os_error(error, "read", path) from error
 
 
+def _whole_path(dir_fd: int, name: bytes) -> bytes:
+    """Give the path of an entry for people, as far as the system tells it: a handle does not know its own name."""
+    try:
+        return os.path.join(os.readlink(b"/proc/self/fd/%d" % dir_fd), name)
+    except OSError:
+        return name
+
+
 _GONE: Final = ReadResult(None, b"", gone=True)
 
 
@@ -93,7 +101,7 @@ def _read_once(dir_fd: int, name: bytes, sink: ObjectSink, fresh_ns: int, beat: 
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             return ReadResult(None, b"", problem=UNSTABLE, detail="changed its type while it was read")
-        refuse_shortage(error, name)
+        refuse_shortage(error, _whole_path(dir_fd, name))
         return ReadResult(None, b"", problem=UNREADABLE, detail=error.strerror)
     try:
         return _read_open(fd, sink, fresh_ns, beat)

@@ -61,14 +61,17 @@ def recover(log: OperationLog, lookup: Lookup, refs: Refs) -> None:
     for intent in open_ones:
         if intent.verb in ("drop", "thin"):
             _finish_dropping(intent, log, refs)
-    ids = lookup.ids()
+    by_seq = lookup.by_seq()
+    ids = frozenset(by_seq.values())
+    # A ref that is there and cannot be read now may well be read the next time.
+    unknown = refs.checkpoint_names() - by_seq.keys()
     for intent in open_ones:
-        if intent.n in log.outcomes or intent.verb in ("drop", "thin"):
+        if intent.n in log.outcomes or intent.verb in ("drop", "thin") or intent.next_seq - 1 in unknown:
             continue
         if intent.verb == "save":
             _set_tag(intent, refs, ids)
             log.conclude(_saved(intent, lookup) if intent.id in ids else Outcome(n=intent.n, done=False))
-        elif intent.safety not in ids:
+        elif intent.safety not in ids and not intent.resumed:
             log.conclude(Outcome(n=intent.n, done=False))
 
 
