@@ -26,6 +26,8 @@ EXIT_DAEMON: Final = 60
 _NAMES: Final = ("ckptd.socket", "ckptd.service")
 _RELOAD: Final = ("systemctl", "--user", "daemon-reload")
 _ENABLE: Final = ("systemctl", "--user", "enable", "--now", "ckptd.socket")
+# With the session, not at once: autosave goes on after a reboot before anybody asks for anything.
+_ENABLE_SERVICE: Final = ("systemctl", "--user", "enable", "ckptd.service")
 _DISABLE: Final = ("systemctl", "--user", "disable", "--now", *_NAMES)
 _PATIENCE_S: Final = 60.0
 
@@ -82,7 +84,7 @@ def _install(directory: str, environ: Mapping[str, str], socket: str | None) -> 
     os.makedirs(directory, exist_ok=True)
     for name in _NAMES:
         _replace(os.path.join(directory, name), unit_text(_template(name), socket))
-    return _ran((_RELOAD, _ENABLE), _paths(directory))
+    return _ran((_RELOAD, _ENABLE, _ENABLE_SERVICE), _paths(directory))
 
 
 def _remove(directory: str) -> _Outcome:

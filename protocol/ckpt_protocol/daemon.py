@@ -42,12 +42,18 @@ class StatusParams(Request, frozen=True, kw_only=True):
 
 
 class OpenStore(Result, frozen=True, kw_only=True):
-    """A store that the daemon has open, and its actor's state."""
+    """A store that the daemon has open, and its actor's state; ``halted`` is why automatic work has stopped.
+
+    ``watcher`` is how changes are found where autosave is on: ``active``, ``degraded`` or ``polling``.
+    """
 
     worktree: WirePath
     store: WirePath
     state: str
     queued: int
+    watcher: str | None = None
+    watcher_reason: str | None = None
+    halted: str | None = None
 
 
 class StatusResult(Result, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from ckpt_protocol.version import BUILD
 from support import lock_holder
 from support.live import Place, snapshot
 from support.other_build import copy_of, python_path
+from support.poll import until
 
 pytestmark = pytest.mark.e2e
 
@@ -256,3 +257,20 @@ def test_it_can_be_run_as_the_daemons_own_chore(place: Place, store: Path):
     assert [one["check"] for one in json.loads(done.stdout)["findings"]] == ["store"]
     assert done.stderr == b""
     place.damaged = True
+
+
+def test_a_watcher_that_is_not_told_of_changes_and_a_halt_are_found(place: Place):
+    os.mkdir(os.fsencode(place.ws) + b"/\xff")
+    (place.ws / "f").write_text("1")
+    place.done("watch", "on")
+    until(lambda: place.json("status")["watcher"]["state"] == "degraded")
+    (found,) = findings(place)
+    assert (found["check"], found["state"]) == ("watcher", "found")
+    assert (found["path"], found["action"]) == (str(place.ws), "give those files names in UTF-8")
+    os.rmdir(os.fsencode(place.ws) + b"/\xff")
+    (place.ws / ".gitignore").write_text("f\n")
+    until(lambda: place.json("watch", "status")["halted"] == "rules_drop")
+    (found,) = findings(place)
+    assert (found["check"], "rules_drop" in found["problem"]) == ("autosave", True)
+    place.done("watch", "off")
+    until(lambda: place.ckpt("doctor").code == 0)

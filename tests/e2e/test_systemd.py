@@ -75,7 +75,11 @@ def test_install_and_uninstall(place: Place, python: str, systemctl: Path):
     assert (done.returncode, done.stderr) == (0, ""), done
     assert done.stdout.splitlines()[-1] == "systemd listens, and starts the daemon when it is needed"
     assert sorted(os.listdir(units(place))) == ["ckptd.service", "ckptd.socket"]
-    assert systemctl.read_text().splitlines() == ["--user daemon-reload", "--user enable --now ckptd.socket"]
+    assert systemctl.read_text().splitlines() == [
+        "--user daemon-reload",
+        "--user enable --now ckptd.socket",
+        "--user enable ckptd.service",
+    ]
     # As systemd wants it written: specifiers doubled, variables not.
     written = python.replace("%", "%%")
     assert exec_start(place) == f'"{written}" -P -m ckptd'
@@ -107,12 +111,17 @@ def test_where_systemd_cannot_be_told_the_commands_are_said(place: Place, python
     done = run(place, python, "daemon", "install")
     assert done.returncode == 3
     assert "Failed to connect to bus: No medium found" in done.stdout
-    assert done.stdout.splitlines()[-2:] == [
+    assert done.stdout.splitlines()[-3:] == [
         "  systemctl --user daemon-reload",
         "  systemctl --user enable --now ckptd.socket",
+        "  systemctl --user enable ckptd.service",
     ]
     told = json.loads(run(place, python, "--json", "daemon", "install").stdout)
-    assert told["left"] == ["systemctl --user daemon-reload", "systemctl --user enable --now ckptd.socket"]
+    assert told["left"] == [
+        "systemctl --user daemon-reload",
+        "systemctl --user enable --now ckptd.socket",
+        "systemctl --user enable ckptd.service",
+    ]
     assert len(told["units"]) == 2
     assert (units(place) / "ckptd.socket").exists()
     place.environ["PATH"] = str(place.base / "empty")

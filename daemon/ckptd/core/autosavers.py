@@ -54,6 +54,11 @@ class Autosavers:
         """Whether a worktree has one."""
         return key in self._running
 
+    def health(self, key: Key) -> Health | None:
+        """How the watcher of a worktree is; None where it has none."""
+        autosaver = self._running.get(key)
+        return None if autosaver is None else autosaver.health
+
     def begin(self, key: Key, actor: Actor, options: Autosave, tasks: TaskGroup) -> None:
         """Save a worktree by itself from now on; where it is already, begin anew."""
         running = self._running.get(key)

@@ -216,15 +216,19 @@ class Manager:
         The folder of one that is being opened is not known: its checkpoint directory stands in its place.
         """
         alive = [(key, actor) for key, actor in self._actors.items() if actor.state.phase is not Phase.CLOSED]
-        return [
-            OpenStore(
-                worktree=to_wire(actor.path),
-                store=to_wire(actor.folder or checkpoint_dir),
-                state=actor.state.phase.name,
-                queued=len(actor.state.queue),
-            )
-            for (checkpoint_dir, _), actor in sorted(alive, key=lambda item: (item[0][1], item[0][0]))
-        ]
+        return [self._describe(key, actor) for key, actor in sorted(alive, key=lambda item: (item[0][1], item[0][0]))]
+
+    def _describe(self, key: Key, actor: Actor) -> OpenStore:
+        health = self._autosavers.health(key)
+        return OpenStore(
+            worktree=to_wire(actor.path),
+            store=to_wire(actor.folder or key[0]),
+            state=actor.state.phase.name,
+            queued=len(actor.state.queue),
+            watcher=None if health is None else health.state,
+            watcher_reason=None if health is None else health.reason,
+            halted=actor.state.halted,
+        )
 
     def state_of(self, checkpoint_dir: bytes, place: Worktree) -> tuple[str, str | None]:
         """Give the name of the actor's state, CLOSED where there is no actor, and why it is halted if it is."""

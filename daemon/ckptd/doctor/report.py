@@ -11,7 +11,7 @@ from ckpt_protocol.version import BUILD
 from ckpt_protocol.wirepath import encode, to_text
 from ckptd import config
 from ckptd.chore import Said
-from ckptd.doctor import daemon, directories, limits, stores
+from ckptd.doctor import daemon, directories, limits, stores, watchers
 from ckptd.doctor.finding import CannotFixError, Case, Finding
 
 __all__ = ["run"]
@@ -19,7 +19,7 @@ __all__ = ["run"]
 EXIT_OK: Final = 0
 EXIT_REMAINS: Final = 3
 
-_CHECKS: Final = (daemon.check, directories.check, limits.check, stores.check)
+_CHECKS: Final = (daemon.check, watchers.check, directories.check, limits.check, stores.check)
 
 
 class Told(NamedTuple):
