@@ -217,6 +217,16 @@ async def test_a_watcher_that_misses_changes_is_found_out_counted_and_given_up_i
         await eventually(lambda: stage.told.state == ACTIVE)
 
 
+async def test_the_look_that_checks_the_watcher_is_a_full_one_and_no_other_is():
+    async with scene(idle_rescan_s=0.1) as stage:
+        await stage.rest()
+        stage.watches.news.seen([b"a"], more=False)
+        await eventually(lambda: stage.told.rescans >= 2)
+        await stage.rest()
+        assert {params.full for params in stage.store.saves} == {False, True}
+        assert not stage.store.saves[0].full
+
+
 async def test_a_look_that_finds_what_is_told_late_proves_nothing():
     async with scene(idle_rescan_s=0.1) as stage:
         await stage.rest()

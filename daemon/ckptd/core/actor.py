@@ -65,8 +65,8 @@ class Transition(NamedTuple):
 class Observer(Protocol):
     """Who is told what the actor does; called in the event loop, and must not wait."""
 
-    def began(self) -> None:
-        """An autosave begins."""
+    def began(self) -> bool:
+        """An autosave begins; tell whether it is to look at everything, whatever is known to be unchanged."""
         ...
 
     def observe(self, event: Event, phase: Phase) -> None:
@@ -346,9 +346,8 @@ class Actor:
     def _start_op(self, request: int) -> None:
         self._tender.busy()
         if request == AUTOSAVE:
-            if self.observer is not None:
-                self.observer.began()
-            self._submit(self._writes, request, self._autosave)
+            full = self.observer is not None and self.observer.began()
+            self._submit(self._writes, request, partial(self._autosave, full))
         elif self._pending[request].exclusive:
             self._ticket = self._locks.acquire(self.path)
             self._ticket.granted.add_done_callback(partial(self._start_exclusive, request, self._ticket))
@@ -401,10 +400,14 @@ class Actor:
             self._bus.publish("autosave.failed", self._checkpoint_dir, self.path, reason=kind)
         self.post(OpFailed(request, kind, self._loop.time()))
 
-    def _autosave(self, store: OpenedStore) -> SaveResult:
+    def _autosave(self, full: bool, store: OpenedStore) -> SaveResult:
         place = Worktree(path=to_wire(self.path))
         params = SaveParams(
-            checkpoint_dir=to_wire(self._checkpoint_dir), worktree=place, token=secrets.token_hex(16), kind="auto"
+            checkpoint_dir=to_wire(self._checkpoint_dir),
+            worktree=place,
+            token=secrets.token_hex(16),
+            kind="auto",
+            full=full,
         )
         return store.writer.autosave(params, Caller("ckptd"))
 

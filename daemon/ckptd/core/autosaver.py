@@ -95,6 +95,7 @@ class Autosaver:
         self._halted = False
         self._suspect: int | None = None
         self._missed_in_a_row = 0
+        self._check_all = False
         self._began = 0.0
         self._scan_s = 0.0
 
@@ -187,9 +188,11 @@ class Autosaver:
         if halted or phase in (Phase.IDLE, Phase.DIRTY):
             self._halted = halted
 
-    def began(self) -> None:
-        """Hear that an autosave begins."""
+    def began(self) -> bool:
+        """Hear that an autosave begins; say that it is to look at everything where it checks who watches."""
         self._began = self._loop.time()
+        full, self._check_all = self._check_all, False
+        return full
 
     def _on_saved(self, *, automatic: bool, created: bool) -> None:
         now = self._loop.time()
@@ -267,7 +270,9 @@ class Autosaver:
 
     def _rescan(self, now: float) -> None:
         self.counters.rescans += 1
-        self._suspect = self.counters.seen if self.health.state == ACTIVE else None
+        checks = self.health.state == ACTIVE
+        self._suspect = self.counters.seen if checks else None
+        self._check_all |= checks
         # What the kernel watches is compared, too.
         self._structure = True
         self._subject.post(WatchLost(now))
