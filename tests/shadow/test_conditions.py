@@ -256,6 +256,20 @@ def test_what_others_changed_since_is_in_conflict(desk, ada, bob):
     assert (content(desk, b"a"), content(desk, b"b")) == (b"1", b"by bob")
 
 
+def test_an_undo_of_which_everything_was_left_out_is_still_to_be_done(desk, ada, bob):
+    desk.write(b"a", b"0")
+    first = desk.save().id
+    desk.write(b"a", b"1")
+    ada.reset(first)
+    desk.write(b"a", b"by bob")
+    for _ in range(2):
+        result = ada.undo(session="ada", skip_conflicts=True)
+        assert (result.written, left_out(result.conflicts), result.safety) == ([], [(b"a", "edited")], None)
+    assert content(desk, b"a") == b"by bob"
+    desk.write(b"a", b"0")
+    assert ada.undo(session="ada").written == ["a"]
+
+
 def test_without_a_session_the_newest_is_taken_back_whoever_it_was(desk, ada, bob):
     desk.write(b"a", b"0")
     first = desk.save().id

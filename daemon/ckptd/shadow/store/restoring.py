@@ -1,80 +1,32 @@
-"""Restores: reset, rollback, undo and redo are one mechanism.
+"""Restores: reset, rollback, undo, redo and resume become requests of one mechanism, which ``carrying`` is."""
 
-Plan, safety checkpoint, record, write, sync, record. The safety checkpoint and the intent are durable before the first
-write; the intent names the safety checkpoint and all paths, so that a restore that is cut off can be undone.
-"""
-
-import contextlib
 import os
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 from typing import Final, NoReturn
 
 import msgspec
 
 from ckpt_protocol.checkpoint import RestoreParams, RestoreResult, StepParams
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
-from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ResumeParams
-from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.failpoint import reach
-from ckptd.shadow.objects.pack import HashOnly, PackWriter
-from ckptd.shadow.record.info import write_info_tree
+from ckptd.errors import DomainError
+from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.record.lookup import Loaded
-from ckptd.shadow.record.oplog import Intent, Outcome, Verb
-from ckptd.shadow.restore.space import free_bytes, missing_bytes, used_bytes
-from ckptd.shadow.restore.writer import BATCH_STEPS, RestoreWriter, sync
-from ckptd.shadow.restore.writer import Outcome as Written
-from ckptd.shadow.scan.exclusion import Exclusion
+from ckptd.shadow.record.oplog import Intent, Verb
 from ckptd.shadow.store.adopting import copy_legacy, look_closer
-from ckptd.shadow.store.answer import answer_done, answer_head_moved, answer_planned
+from ckptd.shadow.store.answer import answer_head_moved
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.carrying import Carrier
 from ckptd.shadow.store.conditions import NO_CONDITIONS, Conditions, check_conditions
-from ckptd.shadow.store.counters import count_work
-from ckptd.shadow.store.intents import intent_of, new_intent
-from ckptd.shadow.store.passes import passes_of, planned
-from ckptd.shadow.store.place import Place, is_at, is_missing, open_root, require_place
-from ckptd.shadow.store.preparing import Prepared, RestoreRequest, Terms, prepare
-from ckptd.shadow.store.proving import DAMAGE
+from ckptd.shadow.store.intents import new_intent
+from ckptd.shadow.store.preparing import RestoreRequest, Terms
 from ckptd.shadow.store.recovery import RESTORES, incomplete, interrupted, unfinished
-from ckptd.shadow.store.repository import Draft, Repository
+from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.resuming import finishing, nothing_to_resume, taking_back
 from ckptd.shadow.store.reversing import accepted_digest, head_reversed, reversal
-from ckptd.shadow.trees.compare import compare, same_state
-from ckptd.shadow.trees.graft import graft
-from ckptd.shadow.trees.step import Step
-from ckptd.shadow.trees.view import find_state
+from ckptd.shadow.trees.compare import compare
 
 __all__ = ["Restorer"]
-
-# Permission bits are recorded with each checkpoint; this is for one whose record is lost.
-_UMASK: Final = 0o022
-
-
-class _NotHeldError(DomainError):
-    """The safety checkpoint cannot be trusted to hold what is going to be overwritten."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__("store_damaged", f"the safety checkpoint cannot be read back, so nothing was changed: {why}")
-
-
-def _in_conflict(conflicts: list[Exclusion]) -> DomainError:
-    shown = ", ".join(f"{to_text(item.path)} ({item.reason})" for item in conflicts[:3])
-    paths = [item.path for item in conflicts]
-    damage = [item.reason for item in conflicts if item.reason in DAMAGE]
-    if damage:
-        return DomainError(
-            damage[0],
-            f"the store has lost content, or it is damaged: {shown}; nothing was changed",
-            hint="ckpt verify --read-data tells what else is hurt; --skip-conflicts restores the rest",
-            paths=paths,
-        )
-    return DomainError(
-        "conflicts",
-        f"{len(paths)} paths cannot be restored without loss: {shown}; nothing was changed",
-        hint="move them away, or restore the rest with --skip-conflicts",
-        paths=paths,
-    )
 
 
 class Restorer:
@@ -82,6 +34,7 @@ class Restorer:
 
     def __init__(self, repository: Repository) -> None:
         self._repo = repository
+        self._carrier: Final = Carrier(repository, self._take_back)
 
     def restore(self, params: RestoreParams, asker: Asker) -> RestoreResult:
         """Restore the whole tree or some paths; errors as the protocol's table has them, before the first write."""
@@ -107,11 +60,7 @@ class Restorer:
             conditions=Conditions.of(params),
             recreate=params.recreate,
         )
-        if params.recreate and not params.dry_run and is_missing(self._repo):
-            # Nothing is made for a request that is going to be refused.
-            self._refuse(prepare(self._repo, request, HashOnly(), asker))
-            self._recreate()
-        return self._run(request, asker)
+        return self._carrier.run(request, asker)
 
     def _target(self, params: RestoreParams, begun: Intent | None, asker: Asker) -> Loaded:
         """Give the checkpoint to restore; one of 0.3.6 becomes a checkpoint of ours, unless this is only a plan."""
@@ -147,8 +96,8 @@ class Restorer:
             raise nothing_to_resume()
         # Sent again after it was itself cut off, an undo is to be gone on with, not to be taken back.
         if params.action == "finish" or known is not None:
-            return self._run(finishing(self._repo, begun, terms), asker)
-        return self._run(reversal(self._repo, taking_back(begun), begun, terms, None), asker)
+            return self._carrier.run(finishing(self._repo, begun, terms), asker)
+        return self._carrier.run(reversal(self._repo, taking_back(begun), begun, terms, None), asker)
 
     def _step(self, verb: Verb, params: StepParams, asker: Asker) -> RestoreResult:
         log = self._repo.log
@@ -197,19 +146,13 @@ class Restorer:
         if params.id is None and target.checkpoint.facts.kind == "auto":
             yield "head is an autosave; ckpt ls --kind manual shows the checkpoints that you made"
 
-    def _recreate(self) -> None:
-        try:
-            os.makedirs(self._repo.worktree, exist_ok=True)
-        except OSError as error:
-            raise from_os_error(error, "make the worktree", self._repo.worktree) from error
-
     def _reverse(
         self, verb: Verb, number: int, params: StepParams, asker: Asker, begun: Intent | None = None
     ) -> RestoreResult:
         done = self._repo.log.intents[number]
         if done.safety is None:
             return self._move_head(verb, done, params, asker)
-        return self._run(reversal(self._repo, verb, done, Terms.of(params), begun), asker)
+        return self._carrier.run(reversal(self._repo, verb, done, Terms.of(params), begun), asker)
 
     def _move_head(self, verb: Verb, done: Intent, params: StepParams, asker: Asker) -> RestoreResult:
         """Reverse a reset that changed no file: head is all there is to bring back."""
@@ -221,7 +164,7 @@ class Restorer:
         if not params.dry_run:
             intent = new_intent(self._repo, verb, params.token, asker, undoes=done.n, after=head_after)
             self._repo.log.write(intent)
-            self._conclude(intent, result, None)
+            self._carrier.conclude(intent, result, None)
         return result
 
     def _nothing_to_undo(self, asker: Asker) -> DomainError:
@@ -236,114 +179,6 @@ class Restorer:
             f"no restore has been made that is not undone; {count} paths differ from the last checkpoint",
             hint=f"to go back to it: ckpt reset {head[:12]}" if count else None,
         )
-
-    def _run(self, request: RestoreRequest, asker: Asker) -> RestoreResult:
-        if request.dry_run:
-            return answer_planned(prepare(self._repo, request, HashOnly(), asker))
-        self._repo.clear_up()
-        try:
-            return self._attempt(request, asker)
-        except _NotHeldError:
-            # What could not be read back counts as missing now, so that another scan stores it anew.
-            return self._attempt(request, asker)
-
-    def _attempt(self, request: RestoreRequest, asker: Asker) -> RestoreResult:
-        pack = self._repo.objects.writer()
-        try:
-            prepared = prepare(self._repo, request, pack, asker)
-            self._refuse(prepared)
-            if not prepared.plan.steps:
-                return self._do_nothing(prepared, asker)
-            return self._write(prepared, pack, asker)
-        finally:
-            pack.abort()
-
-    def _refuse(self, prepared: Prepared) -> None:
-        """Stop before anything is written: another plan than the caller's, or conflicts."""
-        request, plan = prepared.request, prepared.plan
-        if request.digest is not None and request.digest != plan.digest:
-            raise DomainError(
-                "plan_changed",
-                "the worktree has changed since the plan was made; nothing was changed",
-                hint="look at the new plan (--dry-run), then try again",
-            )
-        if plan.conflicts and not request.skip_conflicts:
-            raise _in_conflict(plan.conflicts)
-
-    def _do_nothing(self, prepared: Prepared, asker: Asker) -> RestoreResult:
-        """Record a restore that has no file to change: it makes no safety checkpoint, but a reset moves head."""
-        request, begun, earlier = prepared.request, prepared.request.begun, self._earlier(prepared)
-        intent = intent_of(self._repo, request, asker)
-        self._repo.log.write(intent)
-        if begun is None:
-            result = msgspec.structs.replace(answer_planned(prepared), stats=count_work(prepared.scan, None))
-        else:
-            nothing = Written([], [], [], [], False)
-            result = answer_done(prepared, begun.safety, nothing, earlier)
-        self._conclude(intent, result, planned(intent))
-        return result
-
-    def _write(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> RestoreResult:
-        request, steps = prepared.request, prepared.plan.steps
-        fresh = pack.oids
-        reach("planned")
-        self._refuse_full(steps)
-        asker.tell("safety", 0, len(steps))
-        draft = self._make_safety(prepared, pack, asker)
-        reach("safe")
-        self._read_back(draft.id, steps, fresh)
-        earlier = self._earlier(prepared)
-        asker.check(request.verb)
-        require_place(self._repo, prepared.place)
-        intent = intent_of(self._repo, request, asker, draft, steps)
-        root_fd = open_root(self._repo)
-        try:
-            self._begin(intent, draft, request.begun)
-            reach("begun")
-            written, half_done = self._carry_out(root_fd, steps, prepared.place, asker)
-        finally:
-            os.close(root_fd)
-        if not written.failed and not half_done:
-            self._repo.settled.expect(prepared.scan.root, steps)
-        cancelled = any(one.reason == "cancelled" for one in written.failed)
-        result = answer_done(prepared, intent.safety, written, earlier, overwritten_in=draft.id, cancelled=cancelled)
-        result = msgspec.structs.replace(result, stats=count_work(prepared.scan, pack, steps, written.written))
-        changed = {*written.written, *written.deleted, *half_done}
-        if request.begun is not None:
-            changed |= planned(request.begun)
-        self._conclude(intent, result, changed, head_stays=cancelled, incomplete=bool(written.failed))
-        if cancelled:
-            self._take_back(intent, len(changed), asker.undisturbed())
-        return result
-
-    def _refuse_full(self, steps: Sequence[Step]) -> None:
-        """Stop before anything is written where the worktree's file system has no room for it."""
-        repo = self._repo
-        root_fd = open_root(repo)
-        try:
-            free = free_bytes(root_fd)
-        finally:
-            os.close(root_fd)
-        if free is None:
-            return
-        missing = missing_bytes(
-            steps, free, lambda path: used_bytes(os.path.join(repo.worktree, path)), self._size_of, BATCH_STEPS
-        )
-        if missing > 0:
-            raise DomainError(
-                "no_space",
-                f"the restore needs {missing:,} bytes more than there are free at {to_text(repo.worktree)}; "
-                "nothing was changed",
-                hint="free some space, then try again",
-                paths=(repo.worktree,),
-            )
-
-    def _size_of(self, oid: bytes) -> int:
-        try:
-            return self._repo.objects.size(oid)
-        except DomainError:
-            # Damage has its own answer, at its own path.
-            return 0
 
     def _take_back(self, intent: Intent, changed: int, asker: Asker) -> NoReturn:
         """Reverse what was called off in the middle, and tell so; it is an operation of its own, with its own safety.
@@ -375,108 +210,6 @@ class Restorer:
             token=os.urandom(16).hex(),
             skip_conflicts=True,
         )
-
-    def _earlier(self, prepared: Prepared) -> list[Step]:
-        """Give the steps of what was cut off; they only serve to tell of them, so a checkpoint may be damaged."""
-        begun = prepared.request.begun
-        if begun is None:
-            return []
-        try:
-            return prepared.earlier(passes_of(begun, self._repo.lookup, answered=False))
-        except DomainError:
-            return []
-
-    def _make_safety(self, prepared: Prepared, pack: PackWriter, asker: Asker) -> Draft:
-        repo, request, scan = self._repo, prepared.request, prepared.scan
-        key = graft(scan.root, prepared.plan.captured, pack)
-        draft = repo.draft(
-            pack,
-            key,
-            write_info_tree(pack, repo.info_of(scan, key[1])),
-            f"before {request.verb} to {request.target.checkpoint.id[:12]}",
-            kind="safety",
-            complete=not scan.skipped,
-            client=asker.client,
-            meta={},
-            watched=scan.partial,
-        )
-        repo.adopt(scan.root)
-        return draft
-
-    def _read_back(self, safety: str, steps: list[Step], fresh: set[bytes]) -> None:
-        """Make sure that the safety checkpoint holds whatever is going to be overwritten or deleted.
-
-        What the scan took for known may rest on a pack that has gone bad since. ``fresh`` has just been written.
-        """
-        objects = self._repo.objects
-        try:
-            root = self._repo.lookup.open(safety).root
-            for path, before, _ in steps:
-                if before is None:
-                    continue
-                if not same_state(before, find_state(root, path)):
-                    raise _NotHeldError(f"{to_text(path)} is not in the safety checkpoint")
-                if not before.is_dir and before.oid not in fresh:
-                    objects.check(before.oid)
-        except _NotHeldError:
-            raise
-        except DomainError as error:
-            raise _NotHeldError(error.message) from error
-
-    def _begin(self, intent: Intent, draft: Draft, begun: Intent | None) -> None:
-        """Make it durable what is about to be written, and the safety checkpoint; else nothing of either holds."""
-        repo = self._repo
-        repo.log.write(intent)
-        try:
-            repo.publish(draft)
-        except DomainError:
-            if begun is None:
-                repo.withdraw(draft, intent.n)
-                # Whatever the disk let us take back: no file has been touched, so there is nothing to undo.
-                repo.log.conclude(Outcome(n=intent.n, done=False))
-            else:
-                # What was begun stays so; a pass whose safety checkpoint does not exist is passed over.
-                with contextlib.suppress(DomainError):
-                    repo.refs.withdraw_checkpoint(draft.seq)
-            raise
-
-    def _carry_out(
-        self, root_fd: int, steps: list[Step], place: Place | None, asker: Asker
-    ) -> tuple[Written, list[bytes]]:
-        """Write; give what came of it, and the paths that failed when a part of them was done."""
-        writer = RestoreWriter(
-            root_fd,
-            self._repo.objects,
-            umask=_UMASK,
-            root_dev=os.fstat(root_fd).st_dev,
-            cancelled=asker.is_cancelled,
-            progress=asker.progress_of("write", len(steps)),
-            hooks=self._repo.settings.hooks,
-            at_home=partial(is_at, self._repo, place, root_fd),
-        )
-        written = writer.run(steps)
-        reach("restored")
-        sync(root_fd)
-        reach("synced")
-        return written, writer.half_done
-
-    def _conclude(
-        self,
-        intent: Intent,
-        result: RestoreResult,
-        paths: Iterable[bytes] | None,
-        *,
-        head_stays: bool = False,
-        incomplete: bool = False,
-    ) -> None:
-        changed = None if paths is None else [to_wire(path) for path in sorted(paths)]
-        raw = msgspec.Raw(msgspec.json.encode(result))
-        self._repo.log.conclude(
-            Outcome(n=intent.n, result=raw, paths=changed, head_stays=head_stays, incomplete=incomplete)
-        )
-        reach("concluded")
-        if not head_stays:
-            self._repo.set_head(intent.after)
 
 
 def _not_taken_back(intent: Intent, why: str, paths: Iterable[bytes]) -> DomainError:
