@@ -9,7 +9,8 @@ from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import format_checkpoint
 from ckptd.shadow.record.message import Facts
-from ckptd.shadow.store.housekeeping import Situation, is_due
+from ckptd.shadow.record.thinning import Keep
+from ckptd.shadow.store.housekeeping import Chore, Situation, next_chore
 from support.worktrees import Desk, opened_files, verify
 
 pytestmark = pytest.mark.core
@@ -18,19 +19,23 @@ MANY = 10_000
 
 
 @pytest.mark.parametrize(
-    ("situation", "due"),
+    ("situation", "chore"),
     [
-        (Situation(loose_refs=0, packs=0), False),
-        (Situation(loose_refs=1_000, packs=24), False),
-        (Situation(loose_refs=1_001, packs=1), True),
-        (Situation(loose_refs=0, packs=25), True),
-        (Situation(loose_refs=0, packs=30, done_packs=10), False),
-        (Situation(loose_refs=0, packs=40, done_packs=10), True),
-        (Situation(loose_refs=0, packs=1, loose_object_folders=17), True),
+        (Situation(loose_refs=0, packs=0), None),
+        (Situation(loose_refs=1_000, packs=24, new=49, gone=199), None),
+        (Situation(loose_refs=1_001, packs=1), Chore.TIDY),
+        (Situation(loose_refs=0, packs=25), Chore.TIDY),
+        (Situation(loose_refs=0, packs=30, done_packs=10), None),
+        (Situation(loose_refs=0, packs=40, done_packs=10), Chore.TIDY),
+        (Situation(loose_refs=0, packs=1, loose_object_folders=17), Chore.TIDY),
+        (Situation(loose_refs=2_000, packs=90, gone=200), Chore.COLLECT),
+        (Situation(loose_refs=0, packs=1, gone=1, over_cap=True), Chore.COLLECT),
+        (Situation(loose_refs=0, packs=1, gone=0, over_cap=True), None),
+        (Situation(loose_refs=2_000, packs=90, gone=200, new=50), Chore.THIN),
     ],
 )
-def test_when_there_is_something_to_do(situation, due):
-    assert is_due(situation) == due
+def test_what_comes_next(situation, chore):
+    assert next_chore(situation) is chore
 
 
 def tend(desk: Desk) -> int:
@@ -141,3 +146,69 @@ def test_ten_thousand_checkpoints_are_nothing(desk):
         assert large.save().seq == MANY + 1
     assert len([path for path in opened if path.startswith(large.folder)]) < 40
     assert large.git("for-each-ref", "--format=x", "refs/checkpoints").count(b"x") == MANY + 1
+
+
+def test_automatic_checkpoints_are_thinned_by_themselves_and_their_space_comes_back(desk):
+    desk.configure(keep=Keep(5, 0, 0, 0))
+    for number in range(230):
+        desk.write(b"f", b"%d\n" % number * 20)
+        desk.save(kind="auto" if number else "manual")
+    before = desk.repo.objects.packed_bytes()
+    tend(desk)
+    assert sorted(one.seq for one in desk.list(limit=500).checkpoints) == [1, 226, 227, 228, 229, 230]
+    assert desk.repo.gone == 0
+    assert desk.repo.objects.packed_bytes() * 5 < before
+    assert desk.repo.objects.pack_count == 1
+    assert tend(desk) == 1
+    with opened_files() as opened:
+        desk.settle()
+        assert not desk.save(kind="auto").created
+    assert not [path for path in opened if path.endswith(b"/f") and path.startswith(desk.root)]
+    verify(desk.folder)
+
+
+def test_what_a_save_that_came_to_nothing_has_hashed_stays_for_the_next_one(desk):
+    desk.configure(keep=Keep(0, 0, 0, 0))
+    desk.settle()
+    for number in range(210):
+        desk.write(b"f", b"%d\n" % number)
+        desk.save(kind="auto")
+    desk.write(b"new", b"hashed, and in no checkpoint\n")
+    writer = desk.repo.objects.writer()
+    scan = desk.repo.scan(writer)
+    desk.repo.seal(writer)
+    desk.repo.adopt(scan.root)
+    tend(desk)
+    assert len(desk.list(limit=500).checkpoints) == 1
+    with opened_files() as opened:
+        desk.save()
+    assert not [path for path in opened if path.endswith(b"/new")]
+    verify(desk.folder)
+
+
+def test_over_the_cap_more_goes_and_at_once(desk):
+    desk.configure(keep=Keep(max_bytes=20_000))
+    for _ in range(55):
+        desk.write(b"f", os.urandom(1_000))
+        desk.save(kind="auto")
+    tend(desk)
+    assert desk.repo.objects.packed_bytes() < 25_000
+    assert len(desk.list(limit=500).checkpoints) < 20
+    verify(desk.folder)
+
+
+def test_damage_stops_it_and_is_no_loop(desk):
+    desk.damaged = True
+    desk.configure(keep=Keep(max_bytes=1))
+    for number in range(55):
+        desk.write(b"f", b"%d" % number)
+        desk.save(kind="auto")
+    tree = bytes.fromhex(desk.tree_of(desk.list(limit=60).checkpoints[-1].id))
+    index = next(one for one in desk.repo.objects._indexes.values() if one.find(tree) is not None)
+    os.chmod(index.pack_path, 0o600)
+    with open(index.pack_path, "r+b") as file:
+        file.seek(index.find(tree) + 4)
+        file.write(b"\xff\xff")
+    tend(desk)
+    assert len(desk.list(limit=60).checkpoints) == 55
+    assert tend(desk) < 50

@@ -200,6 +200,17 @@ class ObjectStore:
                 return kind, data
         return b"blob", self.read_own(oid, b"blob")
 
+    def packed_bytes(self) -> int:
+        """Give the bytes of all packs."""
+        total = 0
+        for index in self._indexes.values():
+            try:
+                total += os.path.getsize(index.pack_path)
+            except OSError:
+                # Gone meanwhile: merged into another one.
+                continue
+        return total
+
     def packed_sizes(self) -> dict[bytes, int]:
         """Give the bytes that each object takes in a pack."""
         self.refresh()

@@ -21,6 +21,18 @@ class AskerLike(Protocol):
     since_s: float
 
 
+class _Daemon:
+    """The daemon, as one who asks."""
+
+    client: str = "ckptd"
+    session: str | None = None
+
+    def __init__(self) -> None:
+        self.since_s = time.monotonic()
+        self.cancelled = threading.Event()
+        self.progress: Callable[[str, int, int, int], None] = lambda _phase, _done, _total, _bytes: None
+
+
 class Asker:
     """``client`` and ``session`` for the record; whether it was called off; where progress goes."""
 
@@ -34,6 +46,11 @@ class Asker:
     def waited_s(self) -> float:
         """Give the seconds since it was asked for."""
         return time.monotonic() - self._since_s
+
+    @classmethod
+    def of_the_daemon(cls) -> "Asker":
+        """Give the daemon itself, which nobody calls off and which tells nobody."""
+        return cls(_Daemon())
 
     def undisturbed(self) -> "Asker":
         """Give the same asker, who cannot call off what is done from here on."""

@@ -21,6 +21,8 @@ from ckptd.shadow.objects.loose import pack_loose
 from ckptd.shadow.objects.packcheck import loose_objects
 from ckptd.shadow.objects.rewrite import Rewrite, hide_indexes_over_packs, unlink_packs
 from ckptd.shadow.objects.surveying import PackFacts, left_overs, slices, survey
+from ckptd.shadow.scan.entry import OID
+from ckptd.shadow.scan.model import DirNode, iter_nodes
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.layout import folder_bytes
 from ckptd.shadow.store.repository import Repository
@@ -33,10 +35,14 @@ _FEW_REFS: Final = 2
 
 
 class Extent(NamedTuple):
-    """How far a collection goes: with ``keep_all`` it removes nothing, and only makes few packs and refs of many."""
+    """How far a collection goes: with ``keep_all`` it removes nothing, and only makes few packs and refs of many.
+
+    ``keep_model``: what the model alone knows stays, so that no save has to read it again.
+    """
 
     dry_run: bool = False
     keep_all: bool = False
+    keep_model: bool = False
 
 
 class Collection:
@@ -50,6 +56,7 @@ class Collection:
         self._rewrite: Rewrite | None = None
         self._deltas: DeltaRun | None = None
         self._keep_all = extent.keep_all
+        self._keep_model = extent.keep_model
         self._removed = 0
         self._removed_bytes = 0
         self._refs_packed = 0
@@ -125,6 +132,8 @@ class Collection:
             yield from self._rewrite_packs(packs)
             yield from self._make_deltas()
         self._tell_left(packs)
+        if not (self._keep_all or self._dry_run):
+            self._repo.gone = 0
         self._result = self._answer()
 
     def _mark(self) -> Iterator[None]:
@@ -139,6 +148,19 @@ class Collection:
             for seen in self._reach.walk([self._root(raw)]):
                 self._progress(seen, self._copied)
                 yield
+        if self._keep_model and self._repo.model is not None:
+            self._keep_known(self._repo.model)
+
+    def _keep_known(self, model: DirNode) -> None:
+        """Need what the model knows. What of it is lost is no damage: it can be made again."""
+        known = Reach(self._repo.objects)
+        for _, node in iter_nodes(model):
+            known.seen.update(entry[OID] for entry in node.entries.values())
+            known.seen.update(filter(None, (node.tree,)))
+            # Only a tree of permission bits leads to what no other node has.
+            for _ in known.walk([Link(b"tree", node.modes)] if node.modes else []):
+                continue
+        self._reach.seen.update(known.seen)
 
     def _root(self, oid: bytes) -> Link:
         return self._reach.root(oid)

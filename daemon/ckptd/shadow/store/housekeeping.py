@@ -1,47 +1,84 @@
-"""Housekeeping by itself, while nothing else is asked for: a pure decision, and the step that carries it out."""
+"""Housekeeping by itself, while nothing else is asked for: a pure decision, and the steps that carry it out."""
 
 import logging
 import os
+import time
+from collections.abc import Generator
+from enum import Enum
 from typing import Final, NamedTuple
 
+from ckpt_protocol.store import ThinParams
+from ckpt_protocol.structs import Worktree, to_wire
 from ckptd.errors import DomainError
+from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.collecting import Collection, Extent
 from ckptd.shadow.store.repository import Repository
+from ckptd.shadow.store.thinner import Thinner
 
-__all__ = ["Housekeeper", "Situation", "is_due"]
+__all__ = ["Chore", "Housekeeper", "Situation", "next_chore"]
 
 _logger = logging.getLogger(__name__)
 
+_STEP_S: Final = 0.05
 _MANY_LOOSE_REFS: Final = 1_000
 _MANY_PACKS: Final = 24
 _MANY_LOOSE_OBJECT_FOLDERS: Final = 16
+_MANY_NEW: Final = 50
+_MANY_GONE: Final = 200
+
+
+class Chore(Enum):
+    """What can be done."""
+
+    THIN = "remove what goes by rule"
+    COLLECT = "remove what nothing needs, which makes few packs of many as well"
+    TIDY = "make few packs and refs of many, and remove nothing"
 
 
 class Situation(NamedTuple):
-    """What a store has by now; ``done_packs`` is how many packs the last housekeeping left that it could not merge."""
+    """What a store has by now.
+
+    ``done_packs`` is how many packs the last housekeeping left that it could not merge, ``new`` counts the checkpoints
+    since the last thinning, ``gone`` those that were removed since the last collection.
+    """
 
     loose_refs: int
     packs: int
     loose_object_folders: int = 0
     done_packs: int = 0
+    new: int = 0
+    gone: int = 0
+    over_cap: bool = False
 
 
-def is_due(now: Situation) -> bool:
-    """Decide whether there is something to do: looking a thing up costs the number of files that it may be in."""
-    return (
+def next_chore(now: Situation) -> Chore | None:
+    """Decide what comes next, if anything.
+
+    Looking a thing up costs the number of files that it may be in, so many become few. What was removed by rule is
+    collected only once it is worth copying the rest, or where space is short.
+    """
+    if now.new >= _MANY_NEW:
+        return Chore.THIN
+    if now.gone >= _MANY_GONE or (now.gone and now.over_cap):
+        return Chore.COLLECT
+    if (
         now.loose_refs > _MANY_LOOSE_REFS
         or now.packs - now.done_packs > _MANY_PACKS
         or now.loose_object_folders > _MANY_LOOSE_OBJECT_FOLDERS
-    )
+    ):
+        return Chore.TIDY
+    return None
 
 
 class Housekeeper:
     """Looks after one store in its idle time, a moment at a time."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, thinner: Thinner) -> None:
         self._repo = repository
-        self._under_way: Collection | None = None
+        self._thinner = thinner
+        self._under_way: Generator[None, None, None] | None = None
         self._done_packs = 0
+        self._thinned_at = _last_thinning(repository)
 
     def tend(self) -> bool:
         """Do a little, if there is something to do; tell whether there is more. Raises nothing that is no bug.
@@ -50,18 +87,22 @@ class Housekeeper:
         """
         try:
             if self._under_way is None:
-                if self._repo.collecting or not is_due(self._look()):
+                chore = None if self._repo.collecting else next_chore(self._look())
+                if chore is None:
                     return False
-                self._under_way = Collection(self._repo, Extent(keep_all=True))
-            if self._under_way.step() is None:
-                return True
-            self._done_packs = self._repo.objects.pack_count
+                self._under_way = self._do(chore)
+            end = time.monotonic() + _STEP_S
+            for _ in self._under_way:
+                if time.monotonic() > end:
+                    return True
         except DomainError as error:
             # Another time: by then there may be space, or whoever asked for a collection is served.
             _logger.info("housekeeping ended: %s", error)
             self._done_packs = self._repo.objects.pack_count
-        self.stop()
-        return False
+            self.stop()
+            return False
+        self._under_way = None
+        return True
 
     def stop(self) -> None:
         """End what is under way; nothing is lost by it."""
@@ -69,15 +110,59 @@ class Housekeeper:
             self._under_way.close()
             self._under_way = None
 
-    def _look(self) -> Situation:
-        self._repo.objects.refresh()
+    def _do(self, chore: Chore) -> Generator[None, None, None]:
+        if chore is Chore.THIN:
+            yield from self._thin()
+        else:
+            yield from self._collect(Extent(keep_all=chore is Chore.TIDY, keep_model=True))
+
+    def _thin(self) -> Generator[None, None, None]:
+        # Also where it comes to nothing: what is damaged now is damaged at the next look.
+        self._thinned_at = self._repo.next_seq
+        yield from self._thinner.warm()
+        if self._is_over_cap():
+            self._thinner.thin(self._own_request(), Asker.of_the_daemon())
+        else:
+            self._thinner.by_rule(os.urandom(16).hex(), Asker.of_the_daemon())
+
+    def _own_request(self) -> ThinParams:
+        repo = self._repo
+        return ThinParams(
+            checkpoint_dir=to_wire(os.path.dirname(repo.folder)),
+            worktree=Worktree(path=to_wire(repo.worktree)),
+            token=os.urandom(16).hex(),
+        )
+
+    def _collect(self, extent: Extent) -> Generator[None, None, None]:
+        collection = Collection(self._repo, extent)
         try:
-            names = os.listdir(os.path.join(self._repo.folder, b"objects"))
+            while collection.step() is None:
+                yield
+        finally:
+            collection.close()
+        self._done_packs = self._repo.objects.pack_count
+
+    def _is_over_cap(self) -> bool:
+        return self._repo.objects.packed_bytes() > self._repo.settings.keep.max_bytes
+
+    def _look(self) -> Situation:
+        repo = self._repo
+        repo.objects.refresh()
+        try:
+            names = os.listdir(os.path.join(repo.folder, b"objects"))
         except OSError:
             names = []
         return Situation(
-            loose_refs=self._repo.refs.loose_count(),
-            packs=self._repo.objects.pack_count,
+            loose_refs=repo.refs.loose_count(),
+            packs=repo.objects.pack_count,
             loose_object_folders=sum(1 for name in names if len(name) == 2),
             done_packs=self._done_packs,
+            new=repo.next_seq - self._thinned_at,
+            gone=repo.gone,
+            over_cap=self._is_over_cap(),
         )
+
+
+def _last_thinning(repo: Repository) -> int:
+    """Give the number that the next checkpoint had after the last thinning that the log knows of."""
+    return max((intent.next_seq for intent in repo.log.intents.values() if intent.verb == "thin"), default=1)

@@ -35,7 +35,7 @@ class StoreWriter:
         self._tagger = Tagger(repository)
         self._thinner = Thinner(repository)
         self._dropper = Dropper(repository)
-        self._housekeeper = Housekeeper(repository)
+        self._housekeeper = Housekeeper(repository, self._thinner)
         self._collection: Collection | None = None
 
     def check_place(self, place: Worktree) -> None:

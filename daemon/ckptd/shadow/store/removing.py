@@ -87,6 +87,6 @@ def begin_removal(
 def finish_removal(repo: Repository, intent: Intent) -> None:
     """Let them go. Raises DomainError where the disk refuses; opening the store goes on with it."""
     finish_drop(intent, repo.log, repo.refs)
-    repo.has_garbage = True
+    repo.gone += len(intent.dropped)
     if intent.after != repo.head:
         repo.set_head(intent.after)

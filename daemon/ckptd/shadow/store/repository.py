@@ -90,8 +90,8 @@ class Repository:
         self._basis_maker: BasisMaker | None = None
         self.model: DirNode | None = None
         self._fingerprint = b""
-        self.has_garbage = False
-        """Whether checkpoints have gone since the last collection of this process."""
+        self.gone = 0
+        """How many checkpoints have been removed since the last collection, as far as this process knows."""
         self.collecting = False
         """Whether a collection is under way: it alone replaces packs then."""
         self._written_s = 0.0
