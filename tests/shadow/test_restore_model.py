@@ -6,12 +6,18 @@ whatever was overwritten or deleted can be read back from the safety checkpoint.
 
 import os
 import random
+import sys
+import time
 from dataclasses import dataclass, field
 
 import pytest
 
+from ckpt_protocol.checkpoint import DropParams
+from ckpt_protocol.store import GcParams, ThinParams
 from ckpt_protocol.structs import from_wire
+from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
+from ckptd.shadow.record.thinning import Keep
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK
 from ckptd.shadow.trees.view import find_state
 from support.effort import examples
@@ -144,7 +150,7 @@ class Player:
     # -- what the engine does
 
     def save(self) -> None:
-        result = self.desk.save(force=True)
+        result = self.desk.save(force=True, kind=self.dice.choice(["manual", "auto"]))
         self.kept[result.id] = Kept(look(self.desk.root), _MAX_FILE_BYTES)
         self.trace.append(f"save {result.id[:8]}")
 
@@ -229,6 +235,54 @@ class Player:
         after = look(self.desk.root)
         self.compare(after, before)
         self.redoable[:] = [self.finish(halfway, after, result, counts=False)]
+
+    def drop(self) -> None:
+        """Drop a checkpoint; one that an undo needs is refused, and everything else goes on as if nothing had been."""
+        if len(self.kept) < 2:
+            return
+        target = self.target()
+        before = self.stats()
+        params = DropParams(**self.desk.common(), token=self.desk.token(), ids=[target])
+        refused = None
+        try:
+            self.desk.writer.drop(params, Caller("test"))
+        except DomainError as error:
+            refused = error.kind
+        assert refused in (None, "checkpoint_needed")
+        if refused is None:
+            del self.kept[target]
+        self.trace.append(f"drop {target[:8]} {refused}")
+        assert self.stats() == before
+
+    def thin(self) -> None:
+        """Thin as hard as can be: what goes is automatic or a safety checkpoint, and never head or the newest."""
+        before, head = self.stats(), self.desk.head()
+        kinds = {one.id: one.kind for one in self.desk.list().checkpoints}
+        newest = self.desk.list().checkpoints[0].id
+        self.desk.configure(keep=Keep(0, 0, 0, 0))
+        result = self.desk.writer.thin(ThinParams(**self.desk.common(), token=self.desk.token()), Caller("test"))
+        for one in result.dropped:
+            assert kinds[one.id] in ("auto", "safety")
+            assert one.id not in (head, newest)
+            self.kept.pop(one.id, None)
+        self.trace.append(f"thin {[one.id[:8] for one in result.dropped]}")
+        assert self.desk.head() == head
+        assert self.stats() == before
+
+    def collect(self) -> None:
+        """Remove what nothing needs: every checkpoint that is left is still whole, which verify() tells at the end."""
+        before = self.stats()
+        run = self.desk.writer.gc(GcParams(**self.desk.common(), token=self.desk.token()), Caller("test"))
+        while run.step() is None:
+            if run.is_waiting:
+                time.sleep(0.01)
+        run.close()
+        self.trace.append("gc")
+        assert self.stats() == before
+
+    def restart(self) -> None:
+        self.desk.reopen()
+        self.trace.append("restart")
 
     def attempt(self, call, **fields):
         """Give what an operation answers, or the error of those that are expected."""
@@ -416,18 +470,34 @@ class Player:
         self.save()
         acts = [self.edit] * 6 + [self.delete, self.chmod, self.link, self.mkdir, self.move, self.rules] * 2
         acts += [self.append, self.fifo, self.nested]
-        verbs = [self.save, self.reset, self.reset, self.rollback, self.undo, self.undo, self.redo, self.crash]
+        verbs = [self.save, self.reset, self.rollback, self.undo] * 4 + [self.reset, self.undo, self.redo, self.redo]
+        verbs += [self.crash, self.crash, self.drop, self.drop, self.thin, self.restart]
         for _ in range(steps):
             for act in self.dice.choices(acts, k=self.dice.choice([0, 1, 2, 4])):
                 act()
             self.head = self.desk.head()
             self.dice.choice(verbs)()
+            if self.dice.random() < 0.02:
+                self.collect()
+            if not self.kept:
+                self.save()
             assert not [path for path in look(self.desk.root) if path.rpartition(b"/")[2].startswith(b".ckpt-")]
+
+
+def exact_watcher():
+    """What makes an exact watcher, None on a system that has no inotify."""
+    if not sys.platform.startswith("linux"):
+        return None
+    from ckptd.exact.watcher import ExactWatcher
+
+    return ExactWatcher
 
 
 @pytest.mark.parametrize("seed", range(examples(8, 600)))
 def test_restores_do_what_the_model_says(desk, seed):
-    desk.configure(max_file_bytes=_MAX_FILE_BYTES)
+    # Every other one on a worktree that is watched: scans look at what has changed, and must see the same.
+    maker = exact_watcher() if seed % 2 else None
+    desk.configure(max_file_bytes=_MAX_FILE_BYTES, witness_maker=maker, scan_budget_ms=0)
     player = Player(desk, random.Random(seed))
     try:
         player.play(_STEPS)
