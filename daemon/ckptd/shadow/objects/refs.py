@@ -30,11 +30,15 @@ def seq_name(seq: int) -> bytes:
 
 
 class _Listed(NamedTuple):
-    """The checkpoints as last listed; ``stamp`` None: they have to be listed again."""
+    """The checkpoints as last listed; ``stamp`` None: they have to be listed again.
+
+    ``shorter`` is the same without the newest, where that was just added to it.
+    """
 
     stamp: tuple[int, int] | None
     by_seq: dict[int, bytes]
     names: frozenset[int]
+    shorter: Mapping[int, bytes] | None = None
 
 
 class Refs:
@@ -51,6 +55,13 @@ class Refs:
         The very same object comes again while nothing has changed.
         """
         return self._list().by_seq
+
+    def added_to(self, known: Mapping[int, bytes] | None) -> tuple[int, bytes] | None:
+        """Give the one checkpoint that there is more than in ``known``, an earlier answer; None: any may differ."""
+        listed = self._listed
+        if known is None or listed.shorter is not known:
+            return None
+        return next(reversed(listed.by_seq.items()))
 
     def checkpoint_names(self) -> frozenset[int]:
         """Give the sequence numbers of all refs that are there, readable or not."""
@@ -73,9 +84,11 @@ class Refs:
         self._write(CHECKPOINTS + seq_name(seq), commit)
         reach("checkpoint-durable")
         by_seq = {**before.by_seq, seq: commit}
-        ordered = by_seq if seq >= max(before.by_seq, default=0) else dict(sorted(by_seq.items()))
+        last = next(reversed(before.by_seq), 0)
+        ordered = by_seq if seq > last else dict(sorted(by_seq.items()))
         # What we have written ourselves need not be read again.
-        self._listed = _Listed(self._own_stamp(), ordered, before.names | {seq})
+        shorter = before.by_seq if seq > last else None
+        self._listed = _Listed(self._own_stamp(), ordered, before.names | {seq}, shorter)
 
     def withdraw_checkpoint(self, seq: int) -> None:
         """Take back a checkpoint that was just written; raises DomainError where the disk refuses."""

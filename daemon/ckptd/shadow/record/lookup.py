@@ -68,10 +68,17 @@ class Lookup:
     def by_seq(self) -> Mapping[int, str]:
         """Give the ids of the store's own checkpoints by sequence number, in order."""
         refs = self._refs.checkpoints()
-        if refs is not self._seen:
+        if refs is self._seen:
+            return self._by_seq
+        added = self._refs.added_to(self._seen)
+        if added is not None:
+            # As after each save: a long history is not gone through for one checkpoint more.
+            seq, one = added[0], added[1].decode("ascii")
+            self._by_seq, self._ids = {**self._by_seq, seq: one}, self._ids | {one}
+        else:
             self._by_seq = {seq: oid.decode("ascii") for seq, oid in refs.items()}
             self._ids = frozenset(self._by_seq.values())
-            self._seen = refs
+        self._seen = refs
         return self._by_seq
 
     def listed(self) -> Mapping[int, str]:
