@@ -16,12 +16,15 @@ if TYPE_CHECKING:
         DaemonStartError,
         InputError,
         InternalError,
+        Interrupted,
         StateError,
         StorageError,
         TransportError,
     )
+    from fabricatio_checkpoint.events import Event
     from fabricatio_checkpoint.hooks import Guard, guarded
     from fabricatio_checkpoint.inited_service import get_checkpoint_service
+    from fabricatio_checkpoint.progress import Progress
     from fabricatio_checkpoint.rust import prune_stores
     from fabricatio_checkpoint.service import CheckpointService
     from fabricatio_checkpoint.store import CheckPointStore, blob_id
@@ -35,9 +38,12 @@ __all__ = [
     "CheckpointService",
     "ConnectionLost",
     "DaemonStartError",
+    "Event",
     "Guard",
     "InputError",
     "InternalError",
+    "Interrupted",
+    "Progress",
     "StateError",
     "StorageError",
     "TransportError",
@@ -57,6 +63,8 @@ _HOMES = {
     "CheckPointStore": "store",
     "Checkpoint": "capabilities.checkpoint",
     "CheckpointService": "service",
+    "Event": "events",
+    "Progress": "progress",
     "checkpoint_config": "config",
     "get_checkpoint_service": "inited_service",
     "prune_stores": "rust",

@@ -231,9 +231,8 @@ def test_ctrl_c_during_a_save(place: Place, hold: Hold):
     until(lambda: is_asleep(child.pid))
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=30)
-    assert (child.returncode, out, err) == (130, b"", b"ckpt: interrupted\n")
-    hold.let_go()
-    # Done or not, what is there is sound, and the next save makes it complete.
+    told = b"ckpt: interrupted: no checkpoint was made; what was read is kept for the next save\n"
+    assert (child.returncode, out, err) == (130, b"", told)
     again = place.json("save", "again")
     assert (again["complete"], again["seq"]) == (True, 1)
     assert place.json("status")["changes"] == []
@@ -248,4 +247,9 @@ def test_ctrl_c_with_json_is_one_document(place: Place, hold: Hold):
     out, err = child.communicate(timeout=30)
     hold.let_go()
     assert (child.returncode, err) == (130, b"")
-    assert one_line(out)["error"] == {"kind": "cancelled", "message": "interrupted", "hint": None, "paths": []}
+    assert one_line(out)["error"] == {
+        "kind": "cancelled",
+        "message": "interrupted: no checkpoint was made; what was read is kept for the next save",
+        "hint": None,
+        "paths": [],
+    }

@@ -39,7 +39,18 @@ class Caller:
     of one connection. ``since_s`` is when it asked, on the clock of time.monotonic().
     """
 
-    __slots__ = ("_listeners", "at", "cancelled", "client", "owner", "progress", "session", "since_s", "why")
+    __slots__ = (
+        "_called_off",
+        "_listeners",
+        "at",
+        "cancelled",
+        "client",
+        "owner",
+        "progress",
+        "session",
+        "since_s",
+        "why",
+    )
 
     def __init__(
         self,
@@ -55,13 +66,15 @@ class Caller:
         self.at = WAITING
         self.progress = progress or self._note
         self.cancelled = threading.Event()
+        self._called_off = False
         self.why: Reason = "cancelled"
         self._listeners: list[Callable[[], object]] = []
 
     def call_off(self, why: Reason = "cancelled") -> None:
         """Ask for an end, in the event loop; what cannot be called off any more goes on. May be called again."""
-        if self.cancelled.is_set():
+        if self._called_off:
             return
+        self._called_off = True
         self.why = why
         self.cancelled.set()
         for tell in [*self._listeners]:
