@@ -60,8 +60,9 @@ def test_killed_while_it_keeps_house(driver: Driver):
     driver.check_restores(3)
 
 
-def test_killed_while_it_deletes_a_store(driver: Driver):
-    driver.prune_killed("store-aside")
+@pytest.mark.parametrize("verb", ["prune", "forget"])
+def test_killed_while_it_deletes_a_store(driver: Driver, verb: str):
+    driver.delete_killed(verb, "store-aside")
     assert driver.kills.total() == 1
 
 

@@ -13,6 +13,7 @@ import threading
 from ckptd.__main__ import Options, _shadow_catalog, run_daemon
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.record.logtrim import Bounds
+from ckptd.shadow.record.thinning import Keep
 from ckptd.shadow.store.catalog import ShadowCatalog
 
 _PATIENCE_S = 60.0
@@ -45,9 +46,10 @@ class Orders:
 
 
 def catalog() -> ShadowCatalog:
-    """The real one, whose logs are cut after a hundred operations."""
+    """The real one, whose logs are cut after a hundred operations, and which keeps two automatic checkpoints."""
     real = _shadow_catalog()
-    real._settings = real._settings._replace(log_bounds=Bounds(100, 1 << 20, 20, 1 << 18))
+    keep = Keep(last=2, hourly=0, daily=0, weekly=0)
+    real._settings = real._settings._replace(log_bounds=Bounds(100, 1 << 20, 20, 1 << 18), keep=keep)
     return real
 
 

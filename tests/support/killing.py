@@ -16,6 +16,7 @@ import shutil
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ckptd.shadow.objects.blob import hash_object
@@ -177,25 +178,37 @@ class Driver:
         """End the daemon."""
         self._mortal.kill()
 
-    def prune_killed(self, step: str) -> None:
-        """Let a daemon die while it deletes the store of a worktree that is gone."""
-        self.stage = f"prune killed at {step}"
+    def delete_killed(self, verb: str, step: str) -> None:
+        """Let a daemon die while it deletes a store: of a worktree that is gone, or that is to be forgotten."""
+        self.stage = f"{verb} killed at {step}"
         doomed = self._mortal.ws.with_name("doomed")
         doomed.mkdir()
         (doomed / "file").write_text("of one who goes")
         self._mortal.call("checkpoint.save", ws=doomed, token=token())
-        shutil.rmtree(doomed)
+        if verb == "prune":
+            shutil.rmtree(doomed)
         self._mortal.arm(step)
         try:
-            self._mortal.call("store.prune", token=token())
+            self._delete(verb, doomed)
         except Died:
-            self.kills[f"prune: {step}"] += 1
+            self.kills[f"{verb}: {step}"] += 1
         self._mortal.disarm()
         self._restart()
-        self._mortal.call("store.prune", token=token())
+        try:
+            self._delete(verb, doomed)
+        except Refused as error:
+            if error.kind != "not_tracked":
+                raise
         listed = self._mortal.call("worktree.list")["workspaces"]
         assert [one["path"] for one in listed] == [str(self._mortal.ws)]
         self._check_store()
+        shutil.rmtree(doomed, ignore_errors=True)
+
+    def _delete(self, verb: str, doomed: Path) -> None:
+        if verb == "prune":
+            self._mortal.call("store.prune", token=token())
+        else:
+            self._mortal.call("worktree.forget", ws=doomed, token=token())
 
     # -- preparing
 
@@ -217,6 +230,8 @@ class Driver:
             self._edit()
             fields = {"token": token(), "message": verb, **({"tag": f"t{len(self._seqs)}"} if "tag" in verb else {})}
             return Operation("checkpoint.save", fields, look(bytes(self._mortal.ws)))
+        if verb == "thin":
+            return self._too_many()
         if verb in ("drop", "gc"):
             return self._upkeep(verb)
         if verb in ("finish", "take back"):
@@ -247,6 +262,15 @@ class Driver:
             return Operation("checkpoint.drop", drop, world)
         self._mortal.call("checkpoint.drop", **drop)
         return Operation("store.gc", {"token": token()}, world)
+
+    def _too_many(self) -> Operation:
+        """Have more automatic checkpoints than are kept."""
+        for _ in range(4):
+            self._edit()
+            answer = self._mortal.call("checkpoint.save", token=token(), kind="auto")
+            self._note_seq(answer["seq"], answer["id"])
+        self._save()
+        return Operation("store.thin", {"token": token()}, look(bytes(self._mortal.ws)))
 
     def _cut_off(self, verb: str) -> Operation:
         """Have a reset that was cut off, to be gone on with or taken back."""
@@ -455,7 +479,7 @@ class Driver:
             again = self._send(operation)
             assert again["id"] == answer["id"], "a request that was sent again was done twice"
             return
-        if operation.method == "checkpoint.drop":
+        if operation.method in ("checkpoint.drop", "store.thin"):
             gone = {one["id"] for one in answer["dropped"]}
             assert gone.isdisjoint(one["id"] for one in self._mortal.call("checkpoint.list")["checkpoints"])
             assert self._send(operation) == answer, "a request that was sent again was answered otherwise"

@@ -56,6 +56,7 @@ PLAN = [
     *((verb, step, 1) for verb in ("finish", "take back") for step in _RESUME),
     *(("drop", *one) for one in _DROP),
     *(("gc", *one) for one in _GC),
+    *(("thin", step, nth) for step in ("log-durable", "log-written", "ref-deleted") for nth in (1, 2)),
 ]
 """Verb, step and the how-manieth time that the step is reached."""
 
@@ -97,5 +98,6 @@ def one_round(driver: Driver, chance: random.Random) -> None:
             driver.check_restores(2)
     for step in DUE_STEPS:
         driver.kill_when_due(step)
-    driver.prune_killed("store-aside")
+    for verb in ("prune", "forget"):
+        driver.delete_killed(verb, "store-aside")
     driver.check_restores(5)

@@ -20,7 +20,7 @@ from support.cli_run import ROOT
 __all__ = ["Died", "Mortal", "Refused", "token"]
 
 _PATIENCE_S = 60.0
-_OF_A_WORKTREE = ("worktree.status", "worktree.resume", "store.gc", "store.verify")
+_OF_A_WORKTREE = ("worktree.status", "worktree.resume", "worktree.forget", "store.gc", "store.thin", "store.verify")
 
 
 class Died(Exception):
