@@ -8,38 +8,27 @@ not used again; a restore that was cut off is reported with its own safety check
 and the same request, sent again, is done once. ``tally`` counts.
 """
 
-import hashlib
 import os
 import random
-import re
 import shutil
-import threading
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ckptd.shadow.objects.blob import hash_object
+from support.busyclient import BusyClient
+from support.ledger import Ledger
 from support.mortal import Died, Mortal, Refused, token
 from support.plainworld import Node, World, look
-from support.worktrees import run_git, verify
+from support.worlds import plain, tree_id, without, without_temporaries
 
-__all__ = ["Driver", "tree_id"]
+__all__ = ["Driver"]
 
 _RESTORES = ("reset", "rollback", "undo", "redo", "finish", "take back")
 _OF_RESTORES = ("checkpoint.restore", "checkpoint.undo", "checkpoint.redo", "worktree.resume")
 _MOST_SAVES = 300
 
-_TEMPORARY = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
-_LEFT_OVER = (b".tmp-", b"tmp_", b".new-", b".old-")
 _FOLDERS = ("", "d1", "d1/e", "d2")
-
-
-class Known(NamedTuple):
-    """An acknowledged checkpoint: its number, and the worktree as it was."""
-
-    seq: int
-    world: World
 
 
 class Operation(NamedTuple):
@@ -50,52 +39,24 @@ class Operation(NamedTuple):
     after: World
 
 
-def tree_id(world: World) -> str:
-    """Give git's id of a tree with everything in a world."""
-    below: dict[bytes, list[tuple[bytes, bytes, bytes]]] = {b"": []}
-    for path, node in sorted(world.items()):
-        if node.kind == "d":
-            below[path] = []
-    for path in sorted(world, key=lambda one: -one.count(b"/")):
-        node = world[path]
-        parent, _, name = path.rpartition(b"/")
-        if node.kind == "d":
-            below[parent].append((b"40000", name, _hash_tree(below[path])))
-        else:
-            mode = b"120000" if node.kind == "l" else (b"100755" if node.perm & 0o100 else b"100644")
-            below[parent].append((mode, name, hash_object(b"blob", node.data)))
-    return _hash_tree(below[b""]).hex()
-
-
-def _hash_tree(entries: list[tuple[bytes, bytes, bytes]]) -> bytes:
-    ordered = sorted(entries, key=lambda one: one[1] + (b"/" if one[0] == b"40000" else b""))
-    return hash_object(b"tree", b"".join(b"%s %s\0%s" % one for one in ordered))
-
-
-def _without_temporaries(world: World) -> World:
-    return {path: node for path, node in world.items() if not _TEMPORARY.fullmatch(path.rpartition(b"/")[2])}
-
-
-def _plain(world: World) -> World:
-    """Leave out the permission bits of directories, which a restore opens up meanwhile."""
-    return {path: node._replace(perm=0) if node.kind == "d" else node for path, node in world.items()}
-
-
 class Driver:
     """See the module."""
 
     def __init__(self, mortal: Mortal, seed: int) -> None:
         self._mortal = mortal
         self._chance = random.Random(seed)
-        self._known: dict[str, Known] = {}
-        self._seqs: dict[int, str] = {}
+        self._ledger = Ledger(mortal)
         self._edits = 0
         self._open_before: str | None = None
         self.stage = "start"
         self.kills: Counter[str] = Counter()
-        self.tally: Counter[str] = Counter()
         mortal.start()
         self._begin()
+
+    @property
+    def tally(self) -> Counter[str]:
+        """The counts, by what was done or found."""
+        return self._ledger.tally
 
     # -- what is done
 
@@ -113,7 +74,7 @@ class Driver:
         self._mortal.disarm()
         if answer is not None:
             self._done(operation, answer)
-            self.tally["not reached"] += 1
+            self._ledger.tally["not reached"] += 1
             return False
         self._mortal.kill()
         self.kills[f"{verb}: {step}"] += 1
@@ -132,12 +93,12 @@ class Driver:
             self.kills[f"open: {step}"] += 1
         self._mortal.disarm()
         self._restart()
-        self._check_store()
+        self._ledger.check()
 
     def kill_while_busy(self, clients: int = 3) -> None:
         """Kill it at a random time, while so many clients write files and save."""
         self.stage = "killed at a random time"
-        busy = [_Client(self._mortal, number, self._chance.random()) for number in range(clients)]
+        busy = [BusyClient(self._mortal, number, self._chance.random()) for number in range(clients)]
         for client in busy:
             client.start()
         time.sleep(self._chance.uniform(0.0, 0.25))
@@ -148,30 +109,30 @@ class Driver:
         crashed = look(bytes(self._mortal.ws))
         self._restart()
         assert look(bytes(self._mortal.ws)) == crashed, "opening a store changed the worktree"
-        self._check_store()
+        self._ledger.check()
         for client in busy:
             for one, seq, content in client.saved:
-                self._note_seq(seq, one)
-                held = self._git("cat-file", "blob", f"{one}:{client.name}")
+                self._ledger.note_seq(seq, one)
+                held = self._content_of(one, client.name)
                 assert held == content, "an acknowledged checkpoint does not hold what its client had written"
-                self.tally["acknowledged"] += 1
-            client.retry(self)
-        self._check_store()
+                self._ledger.tally["acknowledged"] += 1
+            client.retry(self._content_of)
+        self._ledger.check()
 
     def check_restores(self, count: int = 1) -> None:
         """Bring back some of all acknowledged checkpoints, each exactly."""
         self.stage = "restoring what was acknowledged"
-        for one in self._chance.sample(sorted(self._known), min(count, len(self._known))):
+        for one in self._chance.sample(sorted(self._ledger.known), min(count, len(self._ledger.known))):
             self._mortal.call("checkpoint.restore", token=token(), id=one)
-            assert _plain(look(bytes(self._mortal.ws))) == _plain(self._known[one].world)
-            self.tally["restored exactly"] += 1
+            assert plain(look(bytes(self._mortal.ws))) == plain(self._ledger.known[one].world)
+            self._ledger.tally["restored exactly"] += 1
 
     def kill_when_due(self, step: str) -> None:
         """Save until one of the saves dies at a step that only every so manieth one reaches."""
         for _ in range(_MOST_SAVES):
             if self.kill_at("save", step, then="retry"):
                 return
-            self.tally["not reached"] -= 1
+            self._ledger.tally["not reached"] -= 1
         raise AssertionError(f"{step} was never reached")
 
     def end(self) -> None:
@@ -201,7 +162,7 @@ class Driver:
                 raise
         listed = self._mortal.call("worktree.list")["workspaces"]
         assert [one["path"] for one in listed] == [str(self._mortal.ws)]
-        self._check_store()
+        self._ledger.check()
         shutil.rmtree(doomed, ignore_errors=True)
 
     def _delete(self, verb: str, doomed: Path) -> None:
@@ -228,7 +189,7 @@ class Driver:
             return Operation("checkpoint.save", {"token": token(), "message": verb}, look(bytes(self._mortal.ws)))
         if verb in ("save", "tagged save"):
             self._edit()
-            fields = {"token": token(), "message": verb, **({"tag": f"t{len(self._seqs)}"} if "tag" in verb else {})}
+            fields = {"token": token(), "message": verb, **({"tag": f"t{self._ledger.used}"} if "tag" in verb else {})}
             return Operation("checkpoint.save", fields, look(bytes(self._mortal.ws)))
         if verb == "thin":
             return self._too_many()
@@ -237,7 +198,7 @@ class Driver:
         if verb in ("finish", "take back"):
             return self._cut_off(verb)
         target = self._save()
-        wanted = self._known[target].world
+        wanted = self._ledger.known[target].world
         self._wreck()
         wreck = look(bytes(self._mortal.ws))
         if verb == "reset":
@@ -248,14 +209,14 @@ class Driver:
         if verb == "undo":
             return Operation("checkpoint.undo", {"token": token()}, wreck)
         self._mortal.call("checkpoint.undo", token=token())
-        assert _plain(look(bytes(self._mortal.ws))) == _plain(wreck)
+        assert plain(look(bytes(self._mortal.ws))) == plain(wreck)
         return Operation("checkpoint.redo", {"token": token()}, wanted)
 
     def _upkeep(self, verb: str) -> Operation:
         """Have a checkpoint too many, which is head, to be dropped; or have it dropped, so that its content can go."""
         self._edit()
         victim = self._save()
-        del self._known[victim]
+        del self._ledger.known[victim]
         drop = {"token": token(), "ids": [victim], "force": True}
         world = look(bytes(self._mortal.ws))
         if verb == "drop":
@@ -268,7 +229,7 @@ class Driver:
         for _ in range(4):
             self._edit()
             answer = self._mortal.call("checkpoint.save", token=token(), kind="auto")
-            self._note_seq(answer["seq"], answer["id"])
+            self._ledger.note_seq(answer["seq"], answer["id"])
         self._save()
         return Operation("store.thin", {"token": token()}, look(bytes(self._mortal.ws)))
 
@@ -299,14 +260,13 @@ class Driver:
         """Have a daemon that knows of no store: the next save makes one."""
         self._mortal.kill()
         shutil.rmtree(self._mortal.checkpoint_dir)
-        self._known.clear()
-        self._seqs.clear()
+        self._ledger.forget()
         self._mortal.start()
 
     def _save(self) -> str:
         world = look(bytes(self._mortal.ws))
         answer = self._mortal.call("checkpoint.save", token=token(), message="a save in between")
-        self._acknowledge(answer, world)
+        self._ledger.acknowledge(answer, world)
         return str(answer["id"])
 
     def _edit(self) -> None:
@@ -346,17 +306,9 @@ class Driver:
         return self._mortal.call(operation.method, **operation.params)
 
     def _done(self, operation: Operation, answer: dict[str, Any]) -> None:
-        assert _plain(look(bytes(self._mortal.ws))) == _plain(operation.after), "it was not done as it should"
+        assert plain(look(bytes(self._mortal.ws))) == plain(operation.after), "it was not done as it should"
         if operation.method == "checkpoint.save":
-            self._acknowledge(answer, operation.after)
-
-    def _acknowledge(self, answer: dict[str, Any], world: World) -> None:
-        self._known[answer["id"]] = Known(answer["seq"], world)
-        self._note_seq(answer["seq"], answer["id"])
-        self.tally["acknowledged"] += 1
-
-    def _note_seq(self, seq: int, one: str) -> None:
-        assert self._seqs.setdefault(seq, one) == one, f"the number {seq} was used twice"
+            self._ledger.acknowledge(answer, operation.after)
 
     def _after_death(self, verb: str, operation: Operation, before: World, then: str | None) -> None:
         crashed = look(bytes(self._mortal.ws))
@@ -364,28 +316,28 @@ class Driver:
         edited = self._edit_by_hand(before) if self._chance.random() < 0.5 else {}
         listed = self._restart(verb == "first save")
         self._check_whole(before, operation.after, look(bytes(self._mortal.ws)), edited)
-        self._check_store()
+        self._ledger.check()
         cut_off = self._check_interrupted(operation, before, listed)
         then = then or self._chance.choice(("retry", "retry", "retry", "undo" if cut_off else "leave", "leave"))
-        self.tally[f"then {then}"] += 1
+        self._ledger.tally[f"then {then}"] += 1
         if then == "retry":
             self._retry(operation, edited, listed)
         elif then == "undo":
             self._mortal.call("checkpoint.undo", token=token())
             # An undo that was cut off is gone on with.
             wanted = operation.after if verb in ("undo", "take back") else before
-            now = _plain(_without(look(bytes(self._mortal.ws)), edited))
-            assert now == _plain(_without(wanted, edited)), "undo did not bring back what was there before the crash"
-        self._check_store()
+            now = plain(without(look(bytes(self._mortal.ws)), edited))
+            assert now == plain(without(wanted, edited)), "undo did not bring back what was there before the crash"
+        self._ledger.check()
 
     def _check_whole(self, before: World, after: World, now: World, edited: World | None = None) -> None:
         """Each path is as it was, as it is to be, or - only where it goes, comes or turns - not there."""
         told = edited or {}
-        for path, node in _plain(_without_temporaries(now)).items():
+        for path, node in plain(without_temporaries(now)).items():
             if path in told:
                 assert node.data == told[path].data, f"{path!r} was edited by hand, and is not as it was left"
             elif not any(path.startswith(one + b"/") or one.startswith(path + b"/") for one in told):
-                allowed = [_plain(world)[path] for world in (before, after) if path in world]
+                allowed = [plain(world)[path] for world in (before, after) if path in world]
                 seen = [one._replace(perm=0) for one in allowed]
                 assert node._replace(perm=0) in seen, f"{path!r} is neither old nor new: {node}"
         for path in before.keys() & after.keys():
@@ -404,7 +356,7 @@ class Driver:
                 with open(full, "wb") as file:
                     file.write(data)
                 edited[path] = Node("f", data)
-        self.tally["edited by hand"] += 1
+        self._ledger.tally["edited by hand"] += 1
         return edited
 
     def _restart(self, may_be_none: bool = False) -> list[dict[str, Any]]:
@@ -417,37 +369,6 @@ class Driver:
                 raise
             return []
 
-    def _check_store(self) -> None:
-        """Everything acknowledged is in the store, which has no fault and holds nothing half-written."""
-        for store in self._stores():
-            verify(store)
-            refs = run_git(
-                b"--git-dir=" + store, "for-each-ref", "--format=%(refname) %(objectname) %(tree)", "refs/checkpoints"
-            )
-            found = {}
-            for line in refs.decode().splitlines():
-                name, one, tree = line.split(" ")
-                found[one] = tree
-                self._note_seq(int(name.rpartition("/")[2]), one)
-            for one, known in self._known.items():
-                assert found.get(one) == tree_id(known.world), f"lost: {one} ({known.seq})"
-            self.tally["checks of acknowledged"] += len(self._known)
-        left = [
-            os.path.join(folder, name)
-            for top in (bytes(self._mortal.ws), bytes(self._mortal.checkpoint_dir))
-            for folder, folders, files in os.walk(top)
-            for name in [*folders, *files]
-            if name.startswith(_LEFT_OVER) or _TEMPORARY.fullmatch(name)
-        ]
-        assert left == [], f"left behind: {left}"
-
-    def _stores(self) -> list[bytes]:
-        top = self._mortal.checkpoint_dir
-        return [bytes(path) for path in top.glob("*_*") if (path / "HEAD").exists()]
-
-    def _git(self, *words: str) -> bytes:
-        return run_git(b"--git-dir=" + self._stores()[0], *words)
-
     def _check_interrupted(self, operation: Operation, before: World, listed: list[dict[str, Any]]) -> bool:
         """A restore that had begun is reported with its own safety checkpoint, which holds what was there."""
         if operation.method not in _OF_RESTORES:
@@ -457,10 +378,13 @@ class Driver:
             return False
         record = next(one for one in listed if one["id"] == safety)
         assert record["kind"] == "safety"
-        tree = self._git("rev-parse", f"{safety}^{{tree}}").decode().strip()
+        tree = self._ledger.git("rev-parse", f"{safety}^{{tree}}").decode().strip()
         assert tree == tree_id(before), "the safety checkpoint is not what was there before the restore"
-        self.tally["interrupted"] += 1
+        self._ledger.tally["interrupted"] += 1
         return True
+
+    def _content_of(self, one: str, name: str) -> bytes:
+        return self._ledger.git("cat-file", "blob", f"{one}:{name}")
 
     def _interrupted(self) -> str | None:
         safety = self._mortal.call("worktree.status")["interrupted"]
@@ -475,7 +399,7 @@ class Driver:
         answer = self._send(operation)
         if operation.method == "checkpoint.save":
             was_there = any(one["id"] == answer["id"] for one in listed)
-            self._acknowledge(answer, operation.after if was_there else now)
+            self._ledger.acknowledge(answer, operation.after if was_there else now)
             again = self._send(operation)
             assert again["id"] == answer["id"], "a request that was sent again was done twice"
             return
@@ -485,50 +409,9 @@ class Driver:
             assert self._send(operation) == answer, "a request that was sent again was answered otherwise"
             return
         after = look(bytes(self._mortal.ws))
-        assert _plain(_without(after, edited)) == _plain(_without(operation.after, edited)), (
-            "it did not go on to its end"
-        )
+        assert plain(without(after, edited)) == plain(without(operation.after, edited)), "it did not go on to its end"
         for path in edited:
-            held = after.get(path) == now.get(path) or self._is_held(now[path])
+            held = after.get(path) == now.get(path) or self._ledger.holds(now[path])
             assert held, f"{path!r}, edited by hand, was overwritten and is in no checkpoint"
         assert self._send(operation) == answer, "a request that was sent again was answered otherwise"
         assert look(bytes(self._mortal.ws)) == after, "a request that was sent again was done twice"
-
-    def _is_held(self, node: Node) -> bool:
-        oid = hashlib.sha1(b"blob %d\0" % len(node.data) + node.data, usedforsecurity=False).hexdigest()
-        return oid in self._git("cat-file", "--batch-all-objects", "--batch-check=%(objectname)").decode()
-
-
-def _without(world: World, edited: World) -> World:
-    return {path: node for path, node in world.items() if path not in edited}
-
-
-class _Client(threading.Thread):
-    """Writes a file of its own and saves, until the daemon is gone."""
-
-    def __init__(self, mortal: Mortal, number: int, seed: float) -> None:
-        super().__init__()
-        self._mortal = mortal
-        self._chance = random.Random(seed)
-        self.name = f"of client {number}"
-        self.saved: list[tuple[str, int, bytes]] = []
-        self._open: tuple[str, bytes] | None = None
-
-    def run(self) -> None:
-        try:
-            while True:
-                content = self._chance.randbytes(self._chance.choice((5, 2000)))
-                (self._mortal.ws / self.name).write_bytes(content)
-                self._open = (token(), content)
-                answer = self._mortal.call("checkpoint.save", token=self._open[0], message=self.name)
-                self.saved.append((answer["id"], answer["seq"], content))
-                self._open = None
-        except Died:
-            return
-
-    def retry(self, driver: Driver) -> None:
-        """Send again what was not answered: it has the content of then, or is made now, of the same content."""
-        if self._open is not None:
-            answers = [self._mortal.call("checkpoint.save", token=self._open[0], message=self.name) for _ in range(2)]
-            assert answers[0]["id"] == answers[1]["id"], "a request that was sent again was done twice"
-            assert driver._git("cat-file", "blob", f"{answers[0]['id']}:{self.name}") == self._open[1]
