@@ -112,12 +112,12 @@ class Frames:
             call["id"] = self._pick(_REQUEST_IDS)
         if self._rng.random() < 0.02:
             del call["id"]
-        return self._bent(call) if self._rng.random() < 0.25 else call
+        return self._bent(call) if self._rng.random() < 0.15 else call
 
     def _struct(self, kind: Any) -> dict[str, Any]:
         made = {}
         for field in kind.fields:
-            if not field.required and self._rng.random() < 0.6:
+            if not field.required and self._rng.random() < 0.75:
                 continue
             made[field.encode_name] = self._field(field)
         return made
@@ -125,7 +125,7 @@ class Frames:
     def _field(self, field: Any) -> Any:
         name = field.encode_name
         known = self._known.get("id" if name in ("id", "from_id", "to_id") else name)
-        if known and self._rng.random() < 0.6:
+        if known and self._rng.random() < 0.85:
             return self._pick(known)
         if name in ("id", "from_id", "to_id"):
             return self._pick(_IDS)
@@ -146,9 +146,9 @@ class Frames:
         if isinstance(kind, msgspec.inspect.DictType):
             return {self._pick(_TEXTS): self._value(kind.value_type) for _ in range(self._rng.randrange(3))}
         if isinstance(kind, msgspec.inspect.IntType):
-            return self._pick([self._rng.randrange(20), self._rng.randrange(20), *_INTS])
+            return self._rng.randrange(1, 20) if self._rng.random() < 0.8 else self._pick(_INTS)
         if isinstance(kind, msgspec.inspect.FloatType):
-            return self._pick([0.0, 1.5, -1.0, 1e300])
+            return 60.0 if self._rng.random() < 0.8 else self._pick([0.0, 0.001, 1.5, -1.0, 1e300])
         if isinstance(kind, msgspec.inspect.BoolType):
             return self._rng.random() < 0.5
         return None if isinstance(kind, msgspec.inspect.NoneType) else self._pick(_TEXTS)

@@ -3,14 +3,16 @@
 ``Ground(base)`` makes it below ``base`` (a private directory). ``worktrees``, ``checkpoint_dirs`` (absolute paths as
 text) are those that requests mean; ``odd_places`` are others below ``base`` that they may mean, ``names`` paths in a
 worktree, good and bad. ``outside()`` describes all that no request may change; ``stir(rng)`` changes a worktree, as
-its user does. ``is_inside(path)`` tells whether a path stays below ``base``.
+its user does; ``swap(rng)`` for a moment only, to lead a restore astray. ``is_inside(path)`` tells whether a place
+that a request names stays below ``base`` and apart from what is outside.
 """
 
 import contextlib
 import hashlib
 import os
 import random
-import shutil
+import threading
+import time
 from pathlib import Path
 
 __all__ = ["Ground"]
@@ -27,6 +29,7 @@ _BAD_NAMES = [
     "a\0b", "dir/..", "a" * 300, "/".join(["d"] * 500), "x/" * 3000, "\ud800", "~", "~/x", "C:\\x", "\\\\host\\share",
 ]  # fmt: skip
 _OURS = (".lock", "cd", "one_", "two ", "three_", "h_", "ckpt")
+_SWAPPED = ["dir", "dir/deep", "dir/deep/er", "bulk"]
 _CHANGES = ["a.txt", "dir/b.py", "dir/deep/er/c", "new", "é", "bulk/1", "bulk/2", "x.log"]
 
 
@@ -35,6 +38,7 @@ class Ground:
 
     def __init__(self, base: str) -> None:
         self.base = base
+        self._turn = threading.Lock()
         self.home = os.path.join(base, "h")
         self.names, self.bad_names = _NAMES, _BAD_NAMES
         self.outside_dir = os.path.join(base, "outside")
@@ -52,8 +56,8 @@ class Ground:
             self.outside_dir + "/secret",
             os.path.join(self.home, "link"),
             os.path.join(self.home, "missing"),
-            os.path.join(self.worktrees[0], "dir"),
-            os.path.join(self.worktrees[1], "self", "dir"),
+            os.path.join(self.worktrees[0], "inside"),
+            os.path.join(self.worktrees[1], "self", "inside"),
             self.checkpoint_dirs[0],
             "/",
             "relative",
@@ -75,7 +79,11 @@ class Ground:
         """Tell whether a path means something below the base, or nothing at all."""
         if "\0" in path or not path.startswith("/"):
             return True
-        return os.path.commonpath([self.base, os.path.normpath(path)]) == self.base
+        real = os.path.realpath(path)
+        if os.path.commonpath([self.outside_dir, real]) == self.outside_dir:
+            # Where a client wants a store there it is made; what must not be reached is reached without being named.
+            return os.path.isfile(real)
+        return os.path.commonpath([self.base, real]) == self.base
 
     def outside(self) -> dict[str, str]:
         """Describe every file that no request may change."""
@@ -88,19 +96,39 @@ class Ground:
     def stir(self, rng: random.Random) -> None:
         """Change a worktree a little."""
         root = rng.choice(self.worktrees)
-        path = Path(root, rng.choice(_CHANGES))
-        # A restore may be at work in it.
-        with contextlib.suppress(OSError):
-            if rng.random() < 0.2:
-                path.unlink()
-            elif rng.random() < 0.1:
-                shutil.rmtree(path.parent if path.parent != Path(root) else path)
-            elif rng.random() < 0.1:
-                path.unlink()
-                path.symlink_to(self.outside_dir)
-            else:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(f"{rng.random()}\n" * rng.randrange(30))
+        *folders, name = rng.choice(_CHANGES).split("/")
+        # A restore may be at work in it, or may have brought a link back that was saved: it must not lead this one out.
+        with self._turn, contextlib.suppress(OSError):
+            here = _open_below(root, folders)
+            try:
+                self._change(here, name, rng)
+            finally:
+                os.close(here)
+
+    def _change(self, here: int, name: str, rng: random.Random) -> None:
+        chance = rng.random()
+        if chance < 0.3:
+            os.unlink(name, dir_fd=here)
+            if chance < 0.1:
+                os.symlink(self.outside_dir, name, dir_fd=here)
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with open(os.open(name, flags, 0o644, dir_fd=here), "w") as file:
+                file.write(f"{rng.random()}\n" * rng.randrange(30))
+
+    def swap(self, rng: random.Random) -> None:
+        """Put a link to the outside in the place of a directory for a moment, as somebody with bad intentions does."""
+        path = os.path.join(rng.choice(self.worktrees), rng.choice(_SWAPPED))
+        aside = f"{path}.aside"
+        with self._turn:
+            with contextlib.suppress(OSError):
+                os.rename(path, aside)
+                os.symlink(self.outside_dir, path)
+                time.sleep(rng.random() * 0.003)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            with contextlib.suppress(OSError):
+                os.rename(aside, path)
 
     def _census(self) -> set[str]:
         found = set()
@@ -115,6 +143,23 @@ class Ground:
         for folder, folders, names in os.walk(top):
             found += [os.path.join(folder, name) for name in folders + names]
         return found
+
+
+def _open_below(root: str, folders: list[str]) -> int:
+    """Open a directory without following a link; what is no directory on the way is removed and made anew."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    here = os.open(root, flags)
+    for folder in folders:
+        above = here
+        try:
+            with contextlib.suppress(OSError):
+                os.unlink(folder, dir_fd=above)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, dir_fd=above)
+            here = os.open(folder, flags, dir_fd=above)
+        finally:
+            os.close(above)
+    return here
 
 
 def _describe(path: str) -> str:

@@ -16,6 +16,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -65,6 +66,24 @@ class Fuzz:
     def run(self, frames: int) -> None:
         """Send about so many frames, then look whether all is well."""
         before = self.ground.outside()
+        over = threading.Event()
+        swapper = threading.Thread(target=self._swap, args=(over,))
+        swapper.start()
+        try:
+            self._send(frames)
+        finally:
+            over.set()
+            swapper.join()
+        self._stop()
+        after = self.ground.outside()
+        touched = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        self.faults += [f"touched outside: {name}: {before.get(name)} {after.get(name)}" for name in touched]
+        self.faults += [f"something new at {path}" for path in self.ground.strangers()]
+        self._check_log()
+        self._check_stores()
+        self._check_memory()
+
+    def _send(self, frames: int) -> None:
         session = Session(self.socket)
         try:
             while self.counts["frames"] < frames and self._lives():
@@ -76,13 +95,11 @@ class Fuzz:
         except OSError as error:
             self.faults.append(f"the socket: {error}")
         session.close()
-        self._stop()
-        if self.ground.outside() != before:
-            self.faults.append("something outside the worktrees was touched")
-        self.faults += [f"something new at {path}" for path in self.ground.strangers()]
-        self._check_log()
-        self._check_stores()
-        self._check_memory()
+
+    def _swap(self, over: threading.Event) -> None:
+        rng = random.Random(self.counts["frames"])
+        while not over.wait(0.005):
+            self.ground.swap(rng)
 
     def close(self, *, keep: bool = False) -> None:
         """End the daemon and remove everything."""
