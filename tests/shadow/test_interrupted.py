@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from ckpt_protocol import checkpoint as wire
+from ckpt_protocol import worktree as worktree_wire
 from ckpt_protocol.structs import from_wire
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
@@ -558,6 +559,23 @@ def test_whoever_opens_the_store_sees_what_was_cut_off(desk):
     desk.undo()
     desk.reopen()
     assert desk.open().interrupted is None
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_resumed_reset_that_is_cancelled_is_taken_back_to_before_its_first_pass(desk, nth):
+    saved = old_and_mine(desk)
+    before, count = Copy(desk), itertools.count(1)
+    die(desk, lambda: desk.reset(saved), nth=2)
+    assert before.differences() != []
+
+    def call(fields, caller):
+        return desk.writer.resume(worktree_wire.ResumeParams(**fields, action="finish"), caller)
+
+    with pytest.raises(DomainError, match=r"^cancelled: "):
+        _call_off(desk, call, lambda name, _path: name == "unlinked" and next(count) == nth)
+    assert (before.differences(), desk.status().interrupted) == ([], None)
+    with refused(desk, "nothing_to_undo"):
+        desk.undo()
 
 
 def everything_turns(desk):
