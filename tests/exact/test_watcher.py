@@ -30,7 +30,7 @@ class Watched:
 
     @property
     def witness(self) -> ExactWatcher:
-        found = self.desk.repo._watched._witness
+        found = self.desk.repo.watched._witness
         assert isinstance(found, ExactWatcher)
         return found
 
@@ -217,7 +217,7 @@ def test_a_watch_that_cannot_be_had_means_scans(watched, monkeypatch):
     os.close(fd)
     assert deep
     desk.save()
-    first = watched.desk.repo._watched._witness
+    first = watched.desk.repo.watched._witness
     assert first is None or not first.wait_until_ready(60)
     desk.write(b"f", b"2")
     assert not watched.check()
@@ -231,6 +231,56 @@ def test_it_ends_with_the_store(watched):
     watched.desk.close()
     until(lambda: not witness._thread.is_alive())
     assert os.listdir(os.path.join(watched.desk.folder, b"ckpt", b"cookies")) == []
+
+
+def run_check(watched: Watched) -> None:
+    for _ in watched.desk.repo.watched.check():
+        pass
+
+
+def test_its_word_is_held_against_the_disk(watched):
+    """What it has told is no miss, whether saved by now or not; what it has not told means a scan of everything."""
+    desk = watched.desk
+    desk.write(b".gitignore", b"*.o\n")
+    for path in (b"a/f", b"a/g", b"a/x.o", b"b/c/f", b"b/c/g"):
+        desk.write(path, b"1")
+    os.mkfifo(desk.path(b"fifo"))
+    desk.settle()
+    watched.settle()
+    run_check(watched)
+    desk.write(b"a/f", b"2")
+    desk.write(b"b/new/f", b"2")
+    os.unlink(desk.path(b"b/c/g"))
+    run_check(watched)
+    assert desk.repo.watched.missed == 0
+    desk.write(b"b/c/f", b"3")
+    assert watched.check()
+    desk.settle()
+    watched.settle()
+    # The watcher is made to forget what it has heard.
+    desk.write(b"a/g", b"unheard")
+    assert watched.witness.look() == {b"a": {b"g"}}
+    watched.witness.adopted(None)
+    run_check(watched)
+    assert desk.repo.watched.missed == 1
+    saved = desk.save()
+    assert "missed 1 paths, such as a/g" in " ".join(saved.notes)
+    assert desk.cat(saved.id, b"a/g") == b"unheard"
+
+
+def test_the_check_comes_round_in_idle_time(watched):
+    desk = watched.desk
+    desk.write(b"a", b"1")
+    watched.settle()
+    scans = desk.repo.watched
+    desk.write(b"a", b"2")
+    desk.save()
+    assert not scans.is_check_due()
+    scans._checked_s -= 3600
+    assert scans.is_check_due()
+    while desk.writer.tend():
+        pass
+    assert not scans.is_check_due()
 
 
 EDITOR = """

@@ -1,6 +1,6 @@
 """What a scan needs of somebody who has watched the worktree since the last one."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 __all__ = ["Witness", "WitnessMaker"]
@@ -23,7 +23,7 @@ class Witness(Protocol):
         """Begin to watch directories, given by their paths in the worktree; returns at once."""
         ...
 
-    def look(self) -> Mapping[bytes, set[bytes]] | None:
+    def look(self) -> dict[bytes, set[bytes]] | None:
         """Give names by directory that may have changed since the last adopted(), up to this moment.
 
         None where that is not known.
@@ -32,6 +32,10 @@ class Witness(Protocol):
 
     def adopted(self, folders: Callable[[], Iterable[bytes]] | None) -> None:
         """The scan that began with the last look() counts. ``folders`` gives all directories, if they may be new."""
+        ...
+
+    def doubt(self, reason: str) -> None:
+        """Forget what is known, as it has been found wrong: the next look() gives None."""
         ...
 
     def close(self) -> None:

@@ -33,6 +33,7 @@ class Chore(Enum):
     THIN = "remove what goes by rule"
     COLLECT = "remove what nothing needs, which makes few packs of many as well"
     TIDY = "make few packs and refs of many, and remove nothing"
+    CHECK = "hold what a watcher says against what is on disk"
 
 
 class Situation(NamedTuple):
@@ -49,6 +50,7 @@ class Situation(NamedTuple):
     new: int = 0
     gone: int = 0
     over_cap: bool = False
+    check_due: bool = False
 
 
 def next_chore(now: Situation) -> Chore | None:
@@ -67,7 +69,7 @@ def next_chore(now: Situation) -> Chore | None:
         or now.loose_object_folders > _MANY_LOOSE_OBJECT_FOLDERS
     ):
         return Chore.TIDY
-    return None
+    return Chore.CHECK if now.check_due else None
 
 
 class Housekeeper:
@@ -113,6 +115,8 @@ class Housekeeper:
     def _do(self, chore: Chore) -> Generator[None, None, None]:
         if chore is Chore.THIN:
             yield from self._thin()
+        elif chore is Chore.CHECK:
+            yield from self._repo.watched.check()
         else:
             yield from self._collect(Extent(keep_all=chore is Chore.TIDY, keep_model=True))
 
@@ -160,6 +164,7 @@ class Housekeeper:
             new=repo.next_seq - self._thinned_at,
             gone=repo.gone,
             over_cap=self._is_over_cap(),
+            check_due=repo.watched.is_check_due(),
         )
 
 

@@ -96,7 +96,7 @@ class Repository:
         """Whether a collection is under way: it alone replaces packs then."""
         self._written_s = 0.0
         self._uncut_bytes = 0
-        self._watched: Final = WatchedScan(folder, self.worktree, self.guard, settings)
+        self.watched: Final = WatchedScan(folder, self.worktree, self.guard, settings)
         try:
             self._load_model()
             recover(self.log, self.lookup, self.refs)
@@ -158,7 +158,7 @@ class Repository:
         limits = ScanLimits(size, settings.one_file_system, self.guard, *settings.keep_after, settings.help_after)
         scanner = Scanner(self.worktree, self._rules(own), limits, clock_ns=lambda: int(self.clock() * 1_000_000_000))
         whole = rehash or full
-        found = self._watched.rescan(scanner, self.model, sink, whole=whole, cancelled=cancelled, progress=progress)
+        found = self.watched.rescan(scanner, self.model, sink, whole=whole, cancelled=cancelled, progress=progress)
         if found is None:
             found = scanner.scan(
                 self.model,
@@ -169,8 +169,8 @@ class Repository:
                 keep=keep,
                 helped=partial(self._help, sink),
             )
-        self._watched.scanned(scanner, found)
-        return found._replace(problems=[*own.notes, *found.problems])
+        self.watched.scanned(scanner, found)
+        return found._replace(problems=[*own.notes, *self.watched.take_notes(), *found.problems])
 
     def _help(self, sink: ObjectSink, read: Callable[[HashJob], None]) -> HelperRun | None:
         """Get help for a scan, if what it reads is to be stored at all."""
@@ -307,7 +307,7 @@ class Repository:
     def adopt(self, root: DirNode) -> None:
         """Take a scan's result, whose objects are durable, as the model; write it to disk when that is due."""
         before, self.model = self.model, root
-        self._watched.adopted(root)
+        self.watched.adopted(root)
         due = before is None or root.files_below <= _CHEAP_FILES or self.clock() - self._written_s > _MODEL_EVERY_S
         if root is not before and due:
             self.write_model()
@@ -378,7 +378,7 @@ class Repository:
         self._let_go()
 
     def _let_go(self) -> None:
-        self._watched.close()
+        self.watched.close()
         self.objects.close()
         if self.legacy is not None:
             self.legacy.close()

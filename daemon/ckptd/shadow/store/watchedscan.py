@@ -2,9 +2,10 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
+from ckpt_protocol.wirepath import to_text
 from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.scan.basis import Basis
 from ckptd.shadow.scan.look import look_at
@@ -13,8 +14,11 @@ from ckptd.shadow.scan.mounts import is_local
 from ckptd.shadow.scan.scanner import TELLING, ScanLimits, Scanner, ScanResult
 from ckptd.shadow.scan.witness import Witness
 from ckptd.shadow.store.settings import Settings
+from ckptd.shadow.store.watchcheck import differing, is_told
 
 __all__ = ["WatchedScan"]
+
+_CHECK_EVERY_S: Final = 600.0
 
 _logger = logging.getLogger(__name__)
 
@@ -35,6 +39,10 @@ class WatchedScan:
         self._counts: tuple[ScanResult, ScanLimits] | None = None
         self._rules_moved = False
         self._begun_s = 0.0
+        self._taken = 0
+        self._checked_s = time.monotonic()
+        self._notes: list[str] = []
+        self.missed = 0
 
     def rescan(
         self,
@@ -58,6 +66,7 @@ class WatchedScan:
         self._rules_moved = any(not TELLING.isdisjoint(some) for some in names.values())
         found = scanner.rescan(before, look_at(names), sink, cancelled=cancelled, progress=progress)
         self._rules_moved = self._rules_moved or found is None
+        self._taken += found is not None
         return found
 
     def scanned(self, scanner: Scanner, found: ScanResult) -> None:
@@ -91,6 +100,40 @@ class WatchedScan:
         self._counts = self._last
         if self._witness is not None:
             self._witness.adopted((lambda: _folders(root)) if self._rules_moved else None)
+
+    def is_check_due(self) -> bool:
+        """Tell whether the witness's word has been taken for long enough to be held against the disk again."""
+        return self._taken > 0 and self._is_watching() and time.monotonic() - self._checked_s > _CHECK_EVERY_S
+
+    def check(self) -> Generator[None, None, None]:
+        """Hold the witness's word against the disk; what it has not told means that everything is scanned again."""
+        witness, counts = self._witness, self._counts
+        if witness is None or counts is None:
+            return
+        self._checked_s, self._taken = time.monotonic(), 0
+        result = counts[0]
+        left_out = {item.path for item in (*result.skipped, *result.excluded)}
+        found = yield from differing(self._worktree, result.root, left_out)
+        if not found or counts is not self._counts:
+            return
+        names = witness.look()
+        missed = [] if names is None else [path for path in found if not is_told(names, path)]
+        if missed:
+            self.missed += len(missed)
+            shown = to_text(missed[0])
+            _logger.error("the watcher has missed %d paths, such as %s", len(missed), shown)
+            self._notes.append(
+                f"the watcher had missed {len(missed)} paths, such as {shown}; they were looked at again"
+            )
+            witness.doubt("it has missed changes")
+
+    def take_notes(self) -> list[str]:
+        """Give what people should know of the watching since the last call."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    def _is_watching(self) -> bool:
+        return self._witness is not None and self._witness.broken is None
 
     def close(self) -> None:
         """End the watching."""
