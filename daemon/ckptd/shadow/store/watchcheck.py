@@ -14,7 +14,8 @@ __all__ = ["differing", "is_told"]
 def differing(worktree: bytes, root: DirNode, left_out: Collection[bytes]) -> Generator[None, None, list[bytes]]:
     """Compare names and stat data with a model; give the paths that differ.
 
-    ``left_out`` is not in the model on purpose. No file is opened. A directory that cannot be listed is left to the next scan.
+    ``left_out`` is not in the model on purpose. No file is opened. A directory that cannot be listed is left to the
+    next scan.
     """
     found: list[bytes] = []
     for path, node in iter_nodes(root):
