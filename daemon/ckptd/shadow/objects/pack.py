@@ -6,7 +6,7 @@ import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import accumulate, chain
 from typing import BinaryIO, NamedTuple
 
 from ckptd.errors import DomainError, from_os_error
@@ -337,34 +337,34 @@ def _hash_rest(file: BinaryIO, beat: Callable[[], None]) -> bytes:
 
 def _format_index(written: list[_Written], pack_checksum: bytes) -> bytes:
     """Give the bytes of an index of version 2 (gitformat-pack)."""
-    ordered = sorted(written)
-    counts = [0] * 256
-    for item in ordered:
-        counts[item.oid[0]] += 1
-    fanout, total = [], 0
-    for count in counts:
-        total += count
-        fanout.append(total)
-    small: list[int] = []
+    # In 256 parts: to sort or to pack a hundred thousand at once would lock the interpreter for too long.
+    parts: list[list[_Written]] = [[] for _ in range(256)]
+    for item in written:
+        parts[item.oid[0]].append(item)
+    for part in parts:
+        part.sort()
     large: list[int] = []
-    for item in ordered:
-        if item.offset < _SMALL_OFFSET:
-            small.append(item.offset)
-        else:
-            small.append(_SMALL_OFFSET | len(large))
-            large.append(item.offset)
+    small = [[_small_offset(item.offset, large) for item in part] for part in parts]
     body = b"".join(
         [
             b"\377tOc\0\0\0\2",
-            struct.pack(">256I", *fanout),
-            b"".join([item.oid for item in ordered]),
-            struct.pack(f">{len(ordered)}I", *[item.crc for item in ordered]),
-            struct.pack(f">{len(small)}I", *small),
+            struct.pack(">256I", *accumulate(map(len, parts))),
+            *(item.oid for part in parts for item in part),
+            *(struct.pack(f">{len(part)}I", *[item.crc for item in part]) for part in parts),
+            *(struct.pack(f">{len(offsets)}I", *offsets) for offsets in small),
             struct.pack(f">{len(large)}Q", *large),
             pack_checksum,
         ]
     )
     return body + hashlib.sha1(body, usedforsecurity=False).digest()
+
+
+def _small_offset(offset: int, large: list[int]) -> int:
+    """Give what stands for an offset in the table of small ones; a large one goes to the end of the other table."""
+    if offset < _SMALL_OFFSET:
+        return offset
+    large.append(offset)
+    return _SMALL_OFFSET | len(large) - 1
 
 
 def _write_durably(path: bytes, data: bytes) -> None:

@@ -100,20 +100,26 @@ class _Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class _File(msgspec.Struct, frozen=True, array_like=True):
+    """``records`` are _Record: packed one by one, for packing all at once would lock the interpreter for too long."""
+
     format: int
     fingerprint: bytes
-    records: list[_Record]
+    records: list[msgspec.Raw]
     boot: bytes = b""
     written_ns: int = 0
 
 
 def dump_model(root: DirNode, fingerprint: bytes, written: Written = UNKNOWN) -> bytes:
     """Give the file form of a model; ``fingerprint`` tells which packs its ids rest on."""
-    records: list[_Record] = []
-    for name, node in _post_order(root):
-        records.append(
-            _Record(name, len(node.children), node.perm, node.tree, node.modes, sorted(node.ignored), node.entries)
+    pack = msgspec.msgpack.Encoder().encode
+    records = [
+        msgspec.Raw(
+            pack(
+                _Record(name, len(node.children), node.perm, node.tree, node.modes, sorted(node.ignored), node.entries)
+            )
         )
+        for name, node in _post_order(root)
+    ]
     body = msgspec.msgpack.encode(_File(_FORMAT, fingerprint, records, *written))
     # A tree made from a flipped bit would be wrong for ever: nothing else would notice it.
     return hashlib.sha1(body, usedforsecurity=False).digest() + body
@@ -130,13 +136,20 @@ def load_model(data: bytes, boot: bytes = b"") -> tuple[DirNode, bytes] | None:
         return None
     try:
         file = msgspec.msgpack.decode(body, type=_File)
+        if file.format != _FORMAT:
+            return None
+        doubt_ns = file.written_ns - _FLUSHED_NS if boot and file.boot and boot != file.boot else None
+        root = _unpack(file.records, doubt_ns)
     except msgspec.MsgspecError:
         return None
-    if file.format != _FORMAT:
-        return None
-    doubt_ns = file.written_ns - _FLUSHED_NS if boot and file.boot and boot != file.boot else None
+    return (root, file.fingerprint) if root is not None else None
+
+
+def _unpack(records: list[msgspec.Raw], doubt_ns: int | None) -> DirNode | None:
+    """Make the nodes of packed records; None where they are no tree. Raises MsgspecError."""
+    unpack = msgspec.msgpack.Decoder(_Record).decode
     stack: list[tuple[bytes, DirNode]] = []
-    for record in file.records:
+    for record in map(unpack, records):
         if record.child_count > len(stack):
             return None
         split = len(stack) - record.child_count
@@ -148,7 +161,7 @@ def load_model(data: bytes, boot: bytes = b"") -> tuple[DirNode, bytes] | None:
             entries = {name: doubted(entry, doubt_ns) for name, entry in entries.items()}
         node = DirNode(entries, children, frozenset(record.ignored), record.perm, record.tree, record.modes, None)
         stack.append((record.name, node))
-    return (stack[0][1], file.fingerprint) if len(stack) == 1 else None
+    return stack[0][1] if len(stack) == 1 else None
 
 
 def without_lost(root: DirNode, has: Callable[[bytes], bool]) -> DirNode:
