@@ -207,6 +207,10 @@ class AsyncCheckPointStore:
     def drop(self) -> None:
         """Remove checkpoints for good."""
 
+    @_of_blocking(CheckPointStore.usage)
+    def usage(self) -> None:
+        """Tell what the store holds and takes on the disk."""
+
     @_of_blocking(CheckPointStore.thin)
     def thin(self) -> None:
         """Remove the checkpoints that go by rule."""
@@ -273,6 +277,10 @@ class AsyncCheckpointService:
     @_of_blocking(CheckpointService.workspace_records)
     def workspace_records(self) -> None:
         """List the worktrees that have a store, with their state."""
+
+    @_of_blocking(CheckpointService.usage)
+    def usage(self) -> None:
+        """Tell what the stores hold and take on the disk."""
 
     @_of_blocking(CheckpointService.prune_invalid)
     def prune_invalid(self) -> None:

@@ -39,6 +39,7 @@ READS = frozenset(
         "checkpoint.cat",
         "daemon.status",
         "rpc.discover",
+        "store.usage",
         "store.verify",
     }
 )

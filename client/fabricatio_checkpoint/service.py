@@ -13,6 +13,7 @@ from fabricatio_checkpoint.errors import error_of
 from fabricatio_checkpoint.events import EventStream
 from fabricatio_checkpoint.record import PruneResult, Workspace
 from fabricatio_checkpoint.store import AnyPath, CheckPointStore, call
+from fabricatio_checkpoint.upkeep import UsageResult
 
 __all__ = ["CheckpointService"]
 
@@ -82,6 +83,11 @@ class CheckpointService:
         """List the worktrees that have a store, with their state, and the size of their history."""
         params = {"checkpoint_dir": wire.directory(self._root)}
         return call(self._connection, "worktree.list", params, _workspaces)
+
+    def usage(self) -> UsageResult:
+        """Tell what the stores of the checkpoint directory hold and take, the largest first."""
+        params = {"checkpoint_dir": wire.directory(self._root)}
+        return call(self._connection, "store.usage", params, UsageResult.from_wire)
 
     def prune_invalid(self) -> None:
         """Delete the stores of worktrees that no longer exist; one that only cannot be reached now is kept."""

@@ -13,7 +13,7 @@ from fabricatio_checkpoint.errors import StateError, error_of
 from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.progress import ProgressCallback, Watch, notice_of
 from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
-from fabricatio_checkpoint.upkeep import DropResult, GcResult, ThinResult, VerifyResult
+from fabricatio_checkpoint.upkeep import DropResult, GcResult, StoreUsage, ThinResult, UsageResult, VerifyResult
 from fabricatio_checkpoint.watching import WatchResult
 from fabricatio_checkpoint.wire import AnyPath
 
@@ -379,6 +379,10 @@ class CheckPointStore:
         the store with gc(), if no other checkpoint holds it; the result's ``held`` lists those that do.
         """
         return self._write("checkpoint.drop", DropResult.from_wire, ids=list(ids), dry_run=dry_run, force=force)
+
+    def usage(self) -> StoreUsage:
+        """Tell what the store holds and takes on the disk."""
+        return self._read("store.usage", UsageResult.from_wire).stores[0]
 
     def thin(self, *, dry_run: bool = False) -> ThinResult:
         """Remove the checkpoints that go by the options ``keep_*`` and ``max_store_bytes``; never what is tagged.

@@ -13,7 +13,9 @@ __all__ = [
     "DroppedCheckpoint",
     "GcResult",
     "HoldingCheckpoint",
+    "StoreUsage",
     "ThinResult",
+    "UsageResult",
     "VerifyResult",
 ]
 
@@ -231,4 +233,59 @@ class ThinResult:
         dropped = tuple(DroppedCheckpoint.from_wire(each) for each in wire["dropped"])
         return cls(
             dropped, wire["frees_bytes"], wire["left_bytes"], wire["over_cap"], wire["dry_run"], tuple(wire["notes"])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUsage:
+    """A store, by its worktree's ``path`` and its own (both absolute): its checkpoints by kind, and its size on disk.
+
+    ``state`` is that of the worktree: ok, missing (proved gone) or unreachable; ``newest`` is RFC 3339 in UTC.
+    """
+
+    path: str
+    store: str
+    state: str
+    bytes: int
+    manual: int
+    auto: int
+    safety: int
+    unreadable: int
+    tags: int
+    newest: str | None
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(
+            path=path_text(wire["path"]),
+            store=path_text(wire["store"]),
+            state=wire["state"],
+            bytes=wire["bytes"],
+            manual=wire["manual"],
+            auto=wire["auto"],
+            safety=wire["safety"],
+            unreadable=wire["unreadable"],
+            tags=wire["tags"],
+            newest=wire["newest"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UsageResult:
+    """The stores, the largest first; ``damaged`` are the folders of those that cannot be read at all."""
+
+    stores: tuple[StoreUsage, ...]
+    bytes: int
+    max_store_bytes: int
+    damaged: tuple[str, ...]
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(
+            stores=tuple(StoreUsage.from_wire(each) for each in wire["stores"]),
+            bytes=wire["bytes"],
+            max_store_bytes=wire["max_store_bytes"],
+            damaged=tuple(path_text(path) for path in wire["damaged"]),
         )

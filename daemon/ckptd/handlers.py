@@ -259,6 +259,12 @@ async def prune(daemon_: Daemon, _asked: Asked, params: store.PruneParams) -> st
     return await daemon_.manager.prune(_directory(params), dry_run=params.dry_run)
 
 
+async def usage(daemon_: Daemon, asked: Asked, params: store.UsageParams) -> store.UsageResult:
+    """Tell what stores hold."""
+    path = None if params.worktree is None else from_wire(params.worktree.path)
+    return await daemon_.manager.usage(_directory(params), path, asked.caller)
+
+
 async def thin(daemon_: Daemon, asked: Asked, params: store.ThinParams) -> store.ThinResult:
     """Remove the checkpoints that go by rule."""
     caller, directory = asked.caller, _directory(params)
@@ -350,6 +356,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "events.subscribe": subscribe,
     "events.unsubscribe": unsubscribe,
     "store.prune": prune,
+    "store.usage": usage,
     "store.thin": thin,
     "store.gc": gc,
     "store.verify": verify,

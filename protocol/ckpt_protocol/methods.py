@@ -44,6 +44,7 @@ _ROWS: Final = (
     Method("events.subscribe", events.SubscribeParams, events.SubscribeResult, False),
     Method("events.unsubscribe", events.UnsubscribeParams, events.UnsubscribeResult, False),
     Method("store.prune", store.PruneParams, store.PruneResult, True),
+    Method("store.usage", store.UsageParams, store.UsageResult, False),
     Method("store.thin", store.ThinParams, store.ThinResult, True),
     Method("store.gc", store.GcParams, store.GcResult, True),
     Method("store.verify", store.VerifyParams, store.VerifyResult, False),

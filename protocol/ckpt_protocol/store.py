@@ -1,5 +1,7 @@
 """Methods about the stores of a checkpoint directory."""
 
+from typing import Literal
+
 from ckpt_protocol.checkpoint import DroppedCheckpoint
 from ckpt_protocol.structs import Request, Result, Token, WirePath, Worktree
 
@@ -12,8 +14,11 @@ __all__ = [
     "PruneParams",
     "PruneResult",
     "PrunedStore",
+    "StoreUsage",
     "ThinParams",
     "ThinResult",
+    "UsageParams",
+    "UsageResult",
     "VerifyParams",
     "VerifyResult",
 ]
@@ -163,3 +168,37 @@ class ThinResult(Result, frozen=True, kw_only=True):
     over_cap: bool
     dry_run: bool
     notes: list[str]
+
+
+class UsageParams(Request, frozen=True, kw_only=True):
+    """``store.usage``: tell what the stores of a checkpoint directory hold, or only that of one worktree."""
+
+    checkpoint_dir: WirePath
+    worktree: Worktree | None = None
+
+
+class StoreUsage(Result, frozen=True, kw_only=True):
+    """A store: ``bytes`` on the disk, its checkpoints by kind, and the time of the newest."""
+
+    path: WirePath
+    store: WirePath
+    state: Literal["ok", "missing", "unreachable"]
+    bytes: int
+    manual: int
+    auto: int
+    safety: int
+    unreadable: int
+    tags: int
+    newest: str | None
+
+
+class UsageResult(Result, frozen=True, kw_only=True):
+    """``stores``, the largest first; ``damaged`` are those that cannot be read at all.
+
+    ``max_store_bytes`` is the option: a store above it loses automatic checkpoints first.
+    """
+
+    stores: list[StoreUsage]
+    bytes: int
+    max_store_bytes: int
+    damaged: list[WirePath]

@@ -169,3 +169,26 @@ def test_thin(daemon, ckpt):
     assert ckpt("thin").out.startswith("dropped #7 1a2b3c4d5e (auto)\n")
     assert ckpt("thin", "--json").document == answer
     assert [one["dry_run"] for one in daemon.calls("store.thin")] == [True, False, False]
+
+
+def test_usage(daemon, ckpt):
+    one = {
+        "path": B64,
+        "store": "/s/w",
+        "state": "missing",
+        "bytes": 4096,
+        "manual": 1,
+        "auto": 2,
+        "safety": 3,
+        "unreadable": 0,
+        "tags": 0,
+        "newest": None,
+    }
+    answer = {"stores": [one], "bytes": 4096, "max_store_bytes": 1024, "damaged": ["/s/bad"]}
+    daemon.answers["store.usage"] = answer
+    done = ckpt("usage")
+    assert done.out.split() == ["4.0", "KiB", "1", "2", "3", "-", '"caf\\351"', "(missing)"]
+    assert "4.0 KiB in all" in done.stderr
+    assert "takes more than max_store_bytes" in done.stderr
+    assert "cannot read the store /s/bad" in done.stderr
+    assert ckpt("usage", "--json").document == answer

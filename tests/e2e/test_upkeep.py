@@ -68,3 +68,7 @@ def test_the_same_by_the_api(place):
     assert [one.seq for one in store.drop(first).dropped] == [1]
     assert store.gc().objects_removed == 3
     assert store.verify(read_data=True).checkpoints == 1
+    assert (store.usage().manual, store.usage().auto) == (1, 0)
+    assert [one.path for one in service.usage().stores] == [str(place.ws)]
+    assert store.tag("HEAD", "good") == store.head()
+    assert store.thin(dry_run=True).dropped == ()

@@ -108,6 +108,10 @@ class FakeManager:
         await self._note("list", checkpoint_dir)
         return self.answer("worktree.list")
 
+    async def usage(self, checkpoint_dir: bytes, path: bytes | None, caller: Caller | None = None) -> Any:
+        await self._note("usage", checkpoint_dir, path=path)
+        return self.answer("store.usage")
+
     async def prune(self, checkpoint_dir: bytes, *, dry_run: bool) -> Any:
         await self._note("prune", checkpoint_dir, dry_run=dry_run)
         return self.answer("store.prune")

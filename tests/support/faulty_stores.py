@@ -238,6 +238,9 @@ class MemoryCatalog:
         ]
         return worktree.ListResult(workspaces=found, damaged=[])
 
+    def usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> store.UsageResult:
+        return store.UsageResult(stores=[], bytes=0, max_store_bytes=0, damaged=[])
+
     def dead(self, checkpoint_dir: bytes) -> store.PruneResult:
         found = [
             store.PrunedStore(path=entry.path, store=entry.store, checkpoints=entry.checkpoints, bytes=0)

@@ -202,6 +202,7 @@ _ROWS = (
             _YES,
         ),
     ),
+    Command("usage", "stores.usage", "say what the stores hold and take on the disk, the largest first", "ckpt usage"),
     Command(
         "thin", "upkeep.thin", "remove the checkpoints that go by the options keep_* and max_store_bytes",
         "ckpt thin --dry-run",

@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from ckpt_protocol.checkpoint import HeadParams
 from ckpt_protocol.daemon import OpenStore
-from ckpt_protocol.store import PruneResult
+from ckpt_protocol.store import PruneResult, UsageResult
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ForgetResult, ListResult, OpenResult, Watcher
@@ -156,6 +156,12 @@ class Manager:
         asking = caller or _ours()
         listing = self._chore(checkpoint_dir, lambda: self._catalog.list(checkpoint_dir), asking.owner)
         return await unless_called_off(asking, self._to_the_end(listing))
+
+    async def usage(self, checkpoint_dir: bytes, path: bytes | None, caller: Caller | None = None) -> UsageResult:
+        """Tell what the stores of a checkpoint directory hold, or that of one worktree."""
+        asking = caller or _ours()
+        looking = self._chore(checkpoint_dir, lambda: self._catalog.usage(checkpoint_dir, path), asking.owner)
+        return await unless_called_off(asking, self._to_the_end(looking))
 
     async def prune(self, checkpoint_dir: bytes, *, dry_run: bool) -> PruneResult:
         """Delete the stores of worktrees that are proved gone, or tell which they are."""

@@ -233,6 +233,10 @@ class Catalog(Protocol):
         """List the tracked worktrees."""
         ...
 
+    def usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> store.UsageResult:
+        """Tell what the stores hold, or that of one worktree."""
+        ...
+
     def dead(self, checkpoint_dir: bytes) -> store.PruneResult:
         """Tell what a prune would delete (``dry_run`` true); changes nothing."""
         ...

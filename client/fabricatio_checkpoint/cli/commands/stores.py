@@ -1,8 +1,9 @@
-"""``workspaces``, ``prune`` and ``forget``: stores as a whole."""
+"""``workspaces``, ``usage``, ``prune`` and ``forget``: stores as a whole."""
 
 from __future__ import annotations
 
 from ckpt_protocol.wirepath import encode, to_text
+from fabricatio_checkpoint.cli.clock import local
 from fabricatio_checkpoint.cli.failure import UsageError
 from fabricatio_checkpoint.cli.prompt import agreed, somebody_there
 from fabricatio_checkpoint.cli.table import open_table
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["forget", "prune", "workspaces"]
+__all__ = ["forget", "prune", "usage", "workspaces"]
 
 
 def workspaces(session: Session) -> int:
@@ -32,6 +33,29 @@ def workspaces(session: Session) -> int:
     table.end()
     if not result["workspaces"]:
         session.out.note("no tracked worktrees; begin with: ckpt save")
+    for store in result["damaged"]:
+        session.out.note(f"cannot read the store {wire_text(store)}")
+    return 0
+
+
+def usage(session: Session) -> int:
+    """Say what all stores hold and take, the largest first."""
+    result = session.ask_directory("store.usage")
+    if session.out.json:
+        session.out.document(result)
+        return 0
+    headers = ("size", "manual", "auto", "safety", "newest", "path")
+    table = open_table(session.out, headers, (9, 7, 7, 7, 19))
+    for one in result["stores"]:
+        numbers = (str(one["manual"]), str(one["auto"]), str(one["safety"]))
+        newest = local(one["newest"]) if one["newest"] else "-"
+        state = "" if one["state"] == "ok" else f"  ({one['state']})"
+        table.add((size(one["bytes"]), *numbers, newest, wire_text(one["path"]) + state))
+    table.end()
+    session.out.note(f"{size(result['bytes'])} in all; ckpt thin --dry-run shows what could go")
+    for one in result["stores"]:
+        if one["bytes"] > result["max_store_bytes"]:
+            session.out.note(f"{wire_text(one['path'])} takes more than max_store_bytes; ckpt drop removes by hand")
     for store in result["damaged"]:
         session.out.note(f"cannot read the store {wire_text(store)}")
     return 0

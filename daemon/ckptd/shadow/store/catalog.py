@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from ckpt_protocol.store import PrunedStore, PruneResult
+from ckpt_protocol.store import PrunedStore, PruneResult, UsageResult
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import ListResult, Workspace
@@ -33,6 +33,7 @@ from ckptd.shadow.store.places import protected_reason
 from ckptd.shadow.store.reader import StoreReader
 from ckptd.shadow.store.repository import Repository, legacy_checkpoints
 from ckptd.shadow.store.settings import Settings
+from ckptd.shadow.store.usage import usage_of
 
 __all__ = ["OpenedFolder", "ShadowCatalog"]
 
@@ -97,6 +98,23 @@ class ShadowCatalog:
                     raise
                 damaged.append(to_wire(folder))
         return ListResult(workspaces=sorted(workspaces, key=lambda one: from_wire(one.path)), damaged=damaged)
+
+    def usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> UsageResult:
+        """Tell what the stores hold, or that of one worktree; raises DomainError ``not_tracked`` where it has none."""
+        found, damaged = [], []
+        for folder, metadata in _stores(checkpoint_dir):
+            if isinstance(metadata, DomainError):
+                damaged.append(to_wire(folder))
+            elif worktree_path in (None, metadata.path):
+                found.append(usage_of(folder, metadata, _state_of(metadata)))
+        if worktree_path is not None and not found:
+            raise _not_tracked(checkpoint_dir, worktree_path)
+        return UsageResult(
+            stores=sorted(found, key=lambda one: (-one.bytes, from_wire(one.path))),
+            bytes=sum(one.bytes for one in found),
+            max_store_bytes=self._settings.keep.max_bytes,
+            damaged=damaged,
+        )
 
     def dead(self, checkpoint_dir: bytes) -> PruneResult:
         """Tell which stores belong to worktrees that are proved gone."""
