@@ -338,20 +338,20 @@ def _hash_rest(file: BinaryIO, beat: Callable[[], None]) -> bytes:
 def _format_index(written: list[_Written], pack_checksum: bytes) -> bytes:
     """Give the bytes of an index of version 2 (gitformat-pack)."""
     # In 256 parts: to sort or to pack a hundred thousand at once would lock the interpreter for too long.
-    parts: list[list[_Written]] = [[] for _ in range(256)]
+    every: list[list[_Written]] = [[] for _ in range(256)]
     for item in written:
-        parts[item.oid[0]].append(item)
-    for part in parts:
-        part.sort()
+        every[item.oid[0]].append(item)
+    # In the pack of one save nearly all of them are empty.
+    parts = [sorted(part) for part in every if part]
     large: list[int] = []
     small = [[_small_offset(item.offset, large) for item in part] for part in parts]
     body = b"".join(
         [
             b"\377tOc\0\0\0\2",
-            struct.pack(">256I", *accumulate(map(len, parts))),
-            *(item.oid for part in parts for item in part),
-            *(struct.pack(f">{len(part)}I", *[item.crc for item in part]) for part in parts),
-            *(struct.pack(f">{len(offsets)}I", *offsets) for offsets in small),
+            struct.pack(">256I", *accumulate(map(len, every))),
+            *[item.oid for part in parts for item in part],
+            *[struct.pack(f">{len(part)}I", *[item.crc for item in part]) for part in parts],
+            *[struct.pack(f">{len(offsets)}I", *offsets) for offsets in small],
             struct.pack(f">{len(large)}Q", *large),
             pack_checksum,
         ]
