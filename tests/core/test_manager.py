@@ -293,6 +293,19 @@ async def test_asking_for_ever_new_directories_does_not_gather_threads():
         await manager.list(b"/data/0")
 
 
+async def test_without_threads_a_request_is_refused_and_a_later_one_is_done():
+    catalog = MemoryCatalog()
+    async with running(catalog) as manager:
+        await manager.list(DIR)
+        before = threading.stack_size(1 << 46)
+        try:
+            with pytest.raises(DomainError, match="no more threads"):
+                await manager.write(DIR, place(A), save, Caller("test"), create=True)
+        finally:
+            threading.stack_size(before)
+        assert (await manager.write(DIR, place(A), save, Caller("test"), create=True)).created
+
+
 async def test_full_mailbox():
     catalog = MemoryCatalog(SlowStore)
     async with running(catalog, mailbox_limit=2) as manager:

@@ -1,11 +1,13 @@
 """The thread: order, exceptions, cancellation, end."""
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
 
 from ckptd.core.worker import Worker
+from ckptd.errors import DomainError
 from support.faulty_stores import Gate
 from support.poll import eventually
 
@@ -20,6 +22,33 @@ async def test_jobs_run_in_order_on_one_named_thread():
     )
     await worker.close()
     assert seen == [(n, "ckptd-test order") for n in range(50)]
+
+
+@contextlib.contextmanager
+def no_new_threads():
+    """No thread can be started: none gets a stack of that size."""
+    before = threading.stack_size(1 << 46)
+    try:
+        yield
+    finally:
+        threading.stack_size(before)
+
+
+async def test_without_a_thread_a_job_is_refused_and_the_next_one_tries_again():
+    worker = Worker("ckptd-test none")
+    with no_new_threads():
+        for _ in range(3):
+            with pytest.raises(DomainError, match="no more threads"):
+                await worker.run(lambda: "never")
+    assert await worker.run(lambda: "done") == "done"
+    await worker.close()
+
+
+async def test_a_worker_that_never_got_a_thread_can_be_closed():
+    worker = Worker("ckptd-test none")
+    with no_new_threads(), pytest.raises(DomainError):
+        await worker.run(lambda: "never")
+    await worker.close()
 
 
 async def test_exceptions_come_back_as_they_are():

@@ -4,13 +4,16 @@ import asyncio
 import threading
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ckptd.core.lanes import Lanes
+from ckptd.errors import DomainError
 
 __all__ = ["Worker"]
 
 R = TypeVar("R")
+
+_HINT: Final = "try again when less is going on, or raise the limit of processes (ulimit -u)"
 
 
 class Worker:
@@ -32,22 +35,34 @@ class Worker:
 
         Jobs of several owners take turns, those of one keep their order; ``last`` comes after those of all.
         What is no Exception (SystemExit, KeyboardInterrupt) would end the event loop, and a future cannot hold
-        StopIteration: both come back as RuntimeError. Raises RuntimeError after close().
+        StopIteration: both come back as RuntimeError. Where no thread can be started the future has the DomainError
+        ``too_many_requests``, and the next job tries again. Raises RuntimeError after close().
         """
         if self._closed:
             raise RuntimeError(f"{self._name} is closed")
         loop = asyncio.get_running_loop()
-        if self._thread is None:
-            self._ended = loop.create_future()
-            self._thread = threading.Thread(target=self._work, args=(loop, self._ended), name=self._name)
-            self._thread.start()
         future: asyncio.Future[R] = loop.create_future()
+        try:
+            self._start(loop)
+        except RuntimeError as error:
+            refusal = DomainError("too_many_requests", "the system lets the daemon start no more threads", hint=_HINT)
+            refusal.__cause__ = error
+            future.set_exception(refusal)
+            return future
         work = partial(_perform, loop, future, job)
         if last:
             self._jobs.put_last(work)
         else:
             self._jobs.put(work, owner)
         return future
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the thread unless it runs; raises RuntimeError where the system has no more, and then can try again."""
+        if self._thread is None:
+            ended: asyncio.Future[None] = loop.create_future()
+            thread = threading.Thread(target=self._work, args=(loop, ended), name=self._name)
+            thread.start()
+            self._thread, self._ended = thread, ended
 
     async def run(self, job: Callable[[], R]) -> R:
         """Run a job on the thread; a caller that is cancelled stops waiting, the job goes on."""
