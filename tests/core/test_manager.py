@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from ckpt_protocol.checkpoint import HeadParams, SaveParams
-from ckpt_protocol.structs import to_wire
+from ckpt_protocol.structs import from_wire, to_wire
 from ckptd.core.bus import Bus
 from ckptd.core.event import OpDone
 from ckptd.core.manager import Manager
@@ -16,6 +16,7 @@ from ckptd.core.ports import Caller
 from ckptd.core.subscription import Wanted
 from ckptd.errors import DomainError
 from support.faulty_stores import (
+    SHORT,
     FailsOnceCatalog,
     FailsOnceStore,
     Gate,
@@ -582,3 +583,78 @@ async def test_drain_before_run_ends_it_at_once():
     await manager.drain()
     await manager.run()
     assert await kind_of(write(manager)) == "stopping"
+
+
+def anywhere(_checkpoint_dir, _make):
+    return True
+
+
+async def test_what_was_watched_goes_on_with_the_first_request_of_the_directory():
+    catalog = MemoryCatalog()
+    for path in (b"/w/watched", b"/w/other"):
+        catalog.keep(DIR, path)
+    catalog.kept[DIR, b"/w/watched"].options = SHORT._replace(on=True)
+    async with running(catalog, anywhere) as manager:
+        await manager.list(DIR)
+        await eventually(lambda: catalog.kept[DIR, b"/w/watched"].saves)
+        assert [from_wire(store.worktree) for store in manager.stores()] == [b"/w/watched"]
+        assert (manager.watching, manager.stores()[0].watcher) == (True, "polling")
+        watcher = await manager.watch(DIR, place(b"/w/watched"), Caller("test"), False)
+        assert (watcher.state, manager.watching) == ("off", False)
+        assert not catalog.kept[DIR, b"/w/watched"].options.on
+
+
+async def test_turning_it_on_makes_the_store_and_twice_is_once():
+    catalog = MemoryCatalog()
+    async with running(catalog, anywhere) as manager:
+        for _ in range(2):
+            assert (await manager.watch(DIR, place(b"/w"), Caller("test"), True)).state != "off"
+        assert manager.watching
+        with pytest.raises(DomainError, match="not_tracked"):
+            await manager.watch(DIR, place(b"/other"), Caller("test"), None)
+        await manager.forget(DIR, place(b"/w"))
+        assert not manager.watching
+
+
+async def test_watched_stores_stay_open_however_many_are_unused():
+    catalog = MemoryCatalog()
+    async with running(catalog, anywhere, cache_size=1) as manager:
+        for path in (b"/w/1", b"/w/2", b"/w/3"):
+            await manager.watch(DIR, place(path), Caller("test"), True)
+        await write(manager, path=b"/w/4")
+        await write(manager, path=b"/w/5")
+        await eventually(lambda: len(manager.stores()) == 4)
+        assert [from_wire(store.worktree) for store in manager.stores()][:3] == [b"/w/1", b"/w/2", b"/w/3"]
+
+
+async def test_an_autosave_never_works_on_a_directory_that_is_another_by_now():
+    catalog, kept = MemoryCatalog(), [True]
+
+    def claim(_directory, _make):
+        answer, kept[0] = kept[0], True
+        return answer
+
+    async with running(catalog, claim) as manager:
+        await manager.watch(DIR, place(b"/w"), Caller("test"), True)
+        await eventually(lambda: catalog.kept[DIR, b"/w"].saves)
+        opened = len(catalog.opened)
+        kept[0] = False
+        # Looked for without a request: the store is closed, and the one that is there now is opened.
+        await eventually(lambda: len(catalog.opened) > opened)
+        await eventually(lambda: manager.watching)
+
+
+async def test_an_autosave_ends_where_another_daemon_owns_the_directory():
+    catalog, taken = MemoryCatalog(), []
+
+    def claim(directory, _make):
+        if taken:
+            raise DomainError("owned_elsewhere", "by another")
+        return True
+
+    async with running(catalog, claim) as manager:
+        await manager.watch(DIR, place(b"/w"), Caller("test"), True)
+        await eventually(lambda: catalog.kept[DIR, b"/w"].saves)
+        taken.append(True)
+        await eventually(lambda: not manager.watching)
+        await eventually(lambda: not manager.stores())

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -193,13 +194,39 @@ def test_a_burst_is_saved_whole(watched):
             folder.mkdir(parents=True)
         (folder / f"f{number}").touch()
     at_rest(watched)
-    head = watched.json("status")["head"]
-    (store,) = watched.stores()
-    tree = run_git(f"--git-dir={store}", "rev-parse", f"{head}^{{tree}}").decode().strip()
-    assert tree == git_tree(os.fsencode(watched.ws))
+    assert saved_tree(watched) == git_tree(os.fsencode(watched.ws))
     (watched.ws / "burst" / "7" / "late").write_text("1")
     at_rest(watched)
     assert watched.done("cat", "HEAD", "burst/7/late").out == "1"
+
+
+def test_a_watcher_that_was_stopped_during_a_burst_loses_nothing_in_the_end(watched):
+    """The kernel's queue runs over meanwhile, and nobody is told: only that something has changed at all."""
+    (child,) = set(watched.daemons()) - {watched.pid()}
+    os.kill(child, signal.SIGSTOP)
+    for number in range(12_000):
+        (watched.ws / "src" / f"f{number}").write_text("1")
+        if number % 3 == 0:
+            (watched.ws / "src" / f"f{number}").unlink()
+        if number % 1000 == 0:
+            (watched.ws / "made" / str(number)).mkdir(parents=True)
+            (watched.ws / "made" / str(number) / "x").touch()
+    shutil.rmtree(watched.ws / "docs")
+    (watched.ws / "docs").mkdir()
+    (watched.ws / "src" / "last").write_text("lost in the crowd")
+    os.kill(child, signal.SIGCONT)
+    at_rest(watched)
+    assert saved_tree(watched) == git_tree(os.fsencode(watched.ws))
+    for path in ("made/3000/x", "docs/again", "src/last"):
+        (watched.ws / path).write_text("2")
+        at_rest(watched)
+        assert watched.done("cat", "HEAD", path).out == "2"
+
+
+def saved_tree(place):
+    head = place.json("status")["head"]
+    (store,) = place.stores()
+    return run_git(f"--git-dir={store}", "rev-parse", f"{head}^{{tree}}").decode().strip()
 
 
 def test_a_name_that_is_not_utf8_is_saved_and_stops_nothing(watched):

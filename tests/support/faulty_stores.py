@@ -13,6 +13,7 @@ from ckptd.errors import DomainError
 from support.opened import Opened
 
 __all__ = [
+    "SHORT",
     "BadCloseStore",
     "BrokenCatalog",
     "CrashingStore",

@@ -114,7 +114,8 @@ class Actor:
 
     Exactly one task runs run(). Requests wait for their reply, or for the end of the actor. ``at_rest`` is called
     whenever nothing is left to do; ``halted`` is the reason that an earlier actor of the worktree has left behind.
-    What has become true is published on ``bus``. ``opened`` is called when the store is open.
+    What has become true is published on ``bus``. ``opened`` is called when the store is open;
+    ``guard`` in the writer's thread, before each autosave: it raises DomainError where the store is not ours any more.
     Times in events are the event loop's.
     """
 
@@ -131,12 +132,14 @@ class Actor:
         bus: Bus | None = None,
         tend_after_s: float = TEND_AFTER_S,
         opened: Callable[[OpenedStore], None] = lambda _store: None,
+        guard: Callable[[], None] = lambda: None,
     ) -> None:
         self.path: Final = path
         self.observer: Observer | None = None
         self.failure: Failure | None = None
         """Of the last autosave, until something is saved."""
         self._opened = opened
+        self._guard = guard
         self._bus = bus or Bus()
         self.transitions: Final[deque[Transition]] = deque(maxlen=TRANSITIONS)
         self._catalog = catalog
@@ -401,6 +404,11 @@ class Actor:
         self.post(OpFailed(request, kind, self._loop.time()))
 
     def _autosave(self, full: bool, store: OpenedStore) -> SaveResult:
+        # No request has looked whether the store is still what was opened.
+        self._guard()
+        if not self.has_its_folder():
+            folder = to_text(store.folder)
+            raise DomainError("store_damaged", f"the store {folder} was removed or replaced", paths=(store.folder,))
         place = Worktree(path=to_wire(self.path))
         params = SaveParams(
             checkpoint_dir=to_wire(self._checkpoint_dir),

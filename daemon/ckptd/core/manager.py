@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
+from functools import partial
 from typing import Final, TypeVar
 
 import anyio
@@ -276,16 +277,34 @@ class Manager:
         except DomainError:
             self._let_go(checkpoint_dir)
             raise
+        if not kept:
+            self._let_go(checkpoint_dir)
         if checkpoint_dir not in self._resumed and self._tasks is not None:
             self._resumed.add(checkpoint_dir)
             self._in_the_background(self._resume(checkpoint_dir))
-        if not kept:
-            self._let_go(checkpoint_dir)
-        elif not whole and living is not None:
+        if kept and not whole and living is not None:
             # Its folder was removed or replaced by hand: whatever is there now, or nothing, has to be opened anew.
             living.post(Stop())
 
+    def _check_lock(self, loop: asyncio.AbstractEventLoop, checkpoint_dir: bytes) -> None:
+        """Make sure in an actor's thread that the directory is ours; raises DomainError where it is not any more."""
+        try:
+            kept = self._claim_lock(checkpoint_dir, False)
+        except DomainError:
+            loop.call_soon_threadsafe(self._on_lost, checkpoint_dir)
+            raise
+        if not kept:
+            loop.call_soon_threadsafe(self._on_lost, checkpoint_dir)
+            raise DomainError("stopping", f"{to_text(checkpoint_dir)} was replaced", paths=(checkpoint_dir,))
+
+    def _on_lost(self, checkpoint_dir: bytes) -> None:
+        """End what works on what was there before; go on with what is there now, if it is ours."""
+        self._let_go(checkpoint_dir)
+        if not self._draining.is_set():
+            self._in_the_background(self.resume_watching(checkpoint_dir))
+
     def _let_go(self, checkpoint_dir: bytes) -> None:
+        self._resumed.discard(checkpoint_dir)
         for key, actor in self._actors.items():
             if key[0] == checkpoint_dir:
                 actor.post(Stop())
@@ -313,6 +332,7 @@ class Manager:
             at_rest=self._close_unused,
             bus=self.bus,
             opened=lambda store: self._on_opened(key, store),
+            guard=partial(self._check_lock, asyncio.get_running_loop(), checkpoint_dir),
         )
         self._running_tasks().start_soon(self._live, key, actor)
         self._actors[key] = actor
