@@ -49,7 +49,8 @@ class Progress(Result, frozen=True, kw_only=True):
     """How far the request ``id`` is, told at least every 500 ms while it has no answer, and never after it.
 
     ``phase`` is ``waiting`` until its turn comes; of a save ``scan``, ``hash``, ``write``; of a restore ``plan``,
-    ``safety``, ``write``; of a status ``scan``, ``hash``, ``compare``; of a diff ``scan``, ``hash``, ``render``.
+    ``safety``, ``write``; of a status ``scan``, ``hash``, ``compare``; of a diff ``scan``, ``hash``, ``render``;
+    others have phases of their own, which can become more.
     ``done`` counts files, or paths of a restore, ``total`` how many there will be (0: not known), ``bytes`` what was
     read or written. The same values again mean that it is alive.
     """

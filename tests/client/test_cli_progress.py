@@ -24,6 +24,12 @@ def told(**changes):
         (told(done=10, total=1000), 10.0, (0, 0), "reading, 10/1000 files, 16:30 left"),
         (told(phase="write", done=200, total=200), 10.0, (0, 0), "writing, 200/200 files"),
         (told(phase="safety", total=3), 1.0, (0, 0), "saving what is there, 0/3 files"),
+        (
+            told(phase="packs", done=7, total=9, bytes=3_000_000),
+            2.0,
+            (1, 1_000_000),
+            "checking packs, 3.0 MB, 1.0 MB/s",
+        ),
         (told(phase="of the future", done=2), 1.0, (0, 0), "of the future, 2 files"),
     ],
 )

@@ -23,7 +23,14 @@ _PHASES = {
     "safety": "saving what is there",
     "compare": "comparing",
     "render": "comparing",
+    "export": "writing",
+    "packs": "checking packs",
+    "history": "checking the history",
+    "collect": "collecting",
 }
+_NO_FILES = frozenset({"packs", "history", "collect"})
+"""What these count is not worth a word to a person."""
+
 _MEGABYTE = 1_000_000
 _COLUMNS = 80
 
@@ -72,6 +79,8 @@ def text(told: dict[str, Any], seconds: float, done_before: int = 0, bytes_befor
     phase, done, total = str(told.get("phase")), int(told.get("done", 0)), int(told.get("total", 0))
     size = int(told.get("bytes", 0))
     parts = [_PHASES.get(phase, phase)]
+    if phase in _NO_FILES:
+        done = done_before = total = 0
     if total:
         parts.append(f"{done}/{counted(total, 'file')}")
     elif done:
