@@ -216,7 +216,7 @@ class Player:
         halfway = look(self.desk.root)
         if code == 0:
             self.compare(halfway, self.expected_reset(before, target))
-            self.note(before, halfway, self.desk.head())
+            self.note(before, halfway, self.current_head())
             # What it captured is not known here, so nobody goes back to it.
             return
         if code != 9:
@@ -256,7 +256,7 @@ class Player:
 
     def thin(self) -> None:
         """Thin as hard as can be: what goes is automatic or a safety checkpoint, and never head or the newest."""
-        before, head = self.stats(), self.desk.head()
+        before, head = self.stats(), self.current_head()
         kinds = {one.id: one.kind for one in self.desk.list().checkpoints}
         newest = self.desk.list().checkpoints[0].id
         self.desk.configure(keep=Keep(0, 0, 0, 0))
@@ -266,7 +266,7 @@ class Player:
             assert one.id not in (head, newest)
             self.kept.pop(one.id, None)
         self.trace.append(f"thin {[one.id[:8] for one in result.dropped]}")
-        assert self.desk.head() == head
+        assert self.current_head() == head
         assert self.stats() == before
 
     def collect(self) -> None:
@@ -295,7 +295,8 @@ class Player:
 
     def run(self, name: str, call):
         before, stats, store = look(self.desk.root), self.stats(), self.store()
-        skip = self.dice.random() < 0.2
+        # An undo or redo that leaves something out is gone on with by another one: that has tests of its own.
+        skip = self.dice.random() < 0.2 and name not in ("undo", "redo")
         self.trace.append(name)
         planned, _ = self.attempt(call, dry_run=True)
         assert look(self.desk.root) == before
@@ -317,11 +318,7 @@ class Player:
             assert skip
             # What is left out of a restore is checked elsewhere; here the promise alone counts.
             after = look(self.desk.root)
-            done = self.finish(before, after, result, counts=name not in ("undo", "redo"))
-            if name in ("undo", "redo"):
-                source, other = (self.undoable, self.redoable) if name == "undo" else (self.redoable, self.undoable)
-                source.pop()
-                other.append(done)
+            self.finish(before, after, result, counts=True)
             return before, None
         assert result.conflicts == []
         return before, result
@@ -455,6 +452,15 @@ class Player:
 
     # -- looking
 
+    def current_head(self) -> str | None:
+        """Head; None where only safety checkpoints are left."""
+        try:
+            return self.desk.head()
+        except DomainError as error:
+            refusal = error.kind
+        assert refusal == "no_checkpoint"
+        return None
+
     def stats(self):
         found = {}
         for path in look(self.desk.root):
@@ -475,7 +481,7 @@ class Player:
         for _ in range(steps):
             for act in self.dice.choices(acts, k=self.dice.choice([0, 1, 2, 4])):
                 act()
-            self.head = self.desk.head()
+            self.head = self.current_head()
             self.dice.choice(verbs)()
             if self.dice.random() < 0.02:
                 self.collect()
