@@ -115,6 +115,13 @@ def test_the_root_is_replaced_while_it_is_written_to(desk, move, point):
     for name in FILES:
         assert left[name] in (b"mine " + name, b"old " + name)
         assert desk.cat(result.safety, name) == b"mine " + name
+    # The batch that was under way was taken back.
+    if point == "exchanged":
+        assert left[done[0]] == b"mine " + done[0]
+    if point in ("aside", "opened"):
+        assert left[b"new/y"] == b"mine"
+    if point == "created":
+        assert done[0] not in left
     desk.configure(hooks=lambda _name, _path: None)
     if os.path.islink(desk.root):
         os.unlink(desk.root)

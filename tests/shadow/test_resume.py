@@ -175,6 +175,18 @@ def test_what_was_made_since_at_other_paths_stays(desk):
     assert b"new" not in names(result.deleted)
 
 
+def test_finish_of_a_reset_moves_head_as_the_reset_would_have(desk):
+    everywhere(desk, b"old")
+    saved = desk.save().id
+    everywhere(desk, b"mine")
+    head = desk.save().id
+    die(desk, lambda: desk.reset(saved))
+    assert desk.head() == head
+    assert desk.resume("undo", dry_run=True).head == head
+    assert (desk.resume("finish").head, desk.head()) == (saved, saved)
+    assert desk.undo().head == head
+
+
 def test_finish_of_a_rollback_is_about_its_paths_and_leaves_head(desk):
     everywhere(desk, b"old")
     saved = desk.save().id
