@@ -10,6 +10,7 @@ from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import CHUNK_BYTES
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.scan.reading import STREAM_ABOVE_BYTES
+from support.tiny_disk import tiny_disk
 from support.worktrees import Desk, git_tree, in_child, opened_files
 
 pytestmark = pytest.mark.core
@@ -116,3 +117,18 @@ def test_a_save_called_off_inside_a_huge_file_leaves_nothing_of_it(desk: Desk):
     saved = desk.save("first")
     assert saved.files == 3
     assert desk.tree_of(saved.id) == git_tree(desk.root)
+
+
+def test_a_long_save_leaves_others_the_last_of_a_disk(many: Desk):
+    with tiny_disk(many.checkpoint_dir, 8192):
+        with opened_files() as opened, pytest.raises(DomainError, match=r"no_space: .* are left") as caught:
+            many.save("first")
+        assert caught.value.paths == (many.folder,)
+        assert many.list().checkpoints == []
+        assert len(names_read(opened)) == KEPT
+        # There is room enough for the little that this is; and what was read is known.
+        many.configure(keep_after=(1000, 1 << 30))
+        with opened_files() as opened:
+            assert many.save("first").files == FILES
+        assert len(names_read(opened)) == FILES - KEPT
+        many.close()

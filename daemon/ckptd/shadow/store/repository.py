@@ -30,6 +30,7 @@ from ckptd.shadow.record.logtrim import split_log
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.oplog import OperationLog, Outcome
+from ckptd.shadow.restore.space import free_bytes
 from ckptd.shadow.scan.basis import BasisMaker
 from ckptd.shadow.scan.boot import Written, boot_id
 from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
@@ -53,6 +54,9 @@ _MAX_EXCLUDES_BYTES: Final = 16 * 1024 * 1024
 
 # A look-up costs the number of packs; merging so many takes some ten milliseconds.
 _MANY_PACKS: Final = 50
+
+# A save of gigabytes does not take the last of a disk that others work on.
+_LAST_ROOM_BYTES: Final = 64 * 1024 * 1024
 
 
 class Draft(NamedTuple):
@@ -315,7 +319,8 @@ class Repository:
     def keep(self, pack: PackWriter, so_far: DirNode) -> None:
         """Keep what a save has hashed so far: should it come to nothing, the next one does not read it again.
 
-        Raises DomainError where the disk refuses; what the pack held may then be lost.
+        Raises DomainError where the disk refuses (what the pack held may then be lost), or has so little room left that
+        somebody else would soon have none.
         """
         oids = pack.oids
         pack.settle()
@@ -323,6 +328,21 @@ class Repository:
         self._fingerprint = self.objects.fingerprint()
         self.model = so_far
         self.write_model()
+        self._refuse_last_room()
+
+    def _refuse_last_room(self) -> None:
+        fd = os.open(self.objects.pack_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            free = free_bytes(fd)
+        finally:
+            os.close(fd)
+        if free is not None and free < _LAST_ROOM_BYTES:
+            raise DomainError(
+                "no_space",
+                f"only {free >> 20} MiB are left where the checkpoints are kept; no checkpoint was made",
+                hint="free some space, or exclude what need not be saved; what was read so far is not read again",
+                paths=(self.folder,),
+            )
 
     def forget_lost(self) -> None:
         """Let what is no longer in the store leave the model, whatever took it away."""
