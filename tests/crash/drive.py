@@ -50,14 +50,18 @@ def drive(place: str, options: argparse.Namespace, begun: float) -> int:
     from support.mortal import Mortal
 
     totals = Totals()
+
+    def is_over() -> bool:
+        return time.monotonic() - begun > options.minutes * 60
+
     for number in range(options.rounds):
-        if time.monotonic() - begun > options.minutes * 60:
+        if is_over():
             break
         base = os.path.join(place, str(number))
         os.mkdir(base)
         driver = Driver(Mortal(base), options.seed + number)
         try:
-            one_round(driver, random.Random(options.seed + number))
+            one_round(driver, random.Random(options.seed + number), is_over)
         except AssertionError as error:
             print(f"round {number}, seed {options.seed + number}: {driver.stage}: {error}")
             totals.add(driver)

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 
 from support.killing import Driver
 
@@ -86,10 +87,12 @@ class Totals:
         print(f"lost {lost}")
 
 
-def one_round(driver: Driver, chance: random.Random) -> None:
-    """Kill at each step of the plan once, in any order."""
+def one_round(driver: Driver, chance: random.Random, is_over: Callable[[], bool] = lambda: False) -> None:
+    """Kill at each step of the plan once, in any order; stop where the time is over."""
     plan = chance.sample(PLAN, len(PLAN))
     for number, (verb, step, nth) in enumerate(plan):
+        if is_over():
+            return
         driver.kill_at(verb, step, nth)
         if number % 3 == 0:
             driver.kill_while_busy()
