@@ -117,6 +117,15 @@ def test_a_diff_says_that_it_left_something_out(desk: Desk):
     assert desk.diff_result(format="stat").notes == []
 
 
+def test_a_diff_says_where_lines_are_too_many_to_compare(desk: Desk):
+    desk.write(b"text", b"line\n" * 300_000)
+    desk.save("first")
+    desk.write(b"text", b"line\n" * 300_001)
+    shown = desk.diff_result()
+    assert shown.notes == ["text is larger than 1 MiB: the patch holds it whole, in binary form"]
+    assert b"GIT binary patch" in desk.diff()
+
+
 def damage(path: bytes, at: int) -> None:
     os.chmod(path, 0o600)
     with open(path, "r+b") as file:

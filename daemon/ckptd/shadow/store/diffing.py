@@ -2,7 +2,8 @@
 
 import base64
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from ckpt_protocol.checkpoint import WORKTREE, DiffParams, DiffResult
@@ -10,19 +11,22 @@ from ckpt_protocol.structs import Chunk, from_wire
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, spelled
 from ckptd.shadow.objects.spool import Spool, SpoolSink
-from ckptd.shadow.patch.pair import HUGE_BYTES, is_huge
+from ckptd.shadow.patch.hunks import LARGE_BYTES
+from ckptd.shadow.patch.pair import HUGE_BYTES
 from ckptd.shadow.patch.rename import find_renames
 from ckptd.shadow.patch.render import Pair, Side, render_name_status, render_patch, render_stat
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.trees.compare import Delta, compare, visible
 from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.tree import DIRECTORY
 from ckptd.shadow.trees.view import DirectoryView
 
 __all__ = ["Differ"]
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_CURSORS: Final = 4
+_MAX_NOTES: Final = 20
 
 
 class Differ:
@@ -73,7 +77,7 @@ class Differ:
             paths = [from_wire(path) for path in params.paths]
             deltas = [delta for delta in visible(list(compare(start, other))) if _wanted(delta, paths)]
             pairs = self._pairs(deltas, fresh)
-            notes = [_too_large(pair) for pair in pairs if _is_hidden(pair)] if params.format == "patch" else []
+            notes = list(islice(_notes(pairs), _MAX_NOTES)) if params.format == "patch" else []
             for piece in self._render(params, pairs):
                 if asker.is_cancelled():
                     raise DomainError("cancelled", "the diff was cancelled")
@@ -126,13 +130,21 @@ def _differs(pair: Pair) -> bool:
     return (pair.old.mode, pair.old.oid) != (pair.new.mode, pair.new.oid)
 
 
-def _is_hidden(pair: Pair) -> bool:
-    old, new = pair.old, pair.new
-    return (is_huge(old) or is_huge(new)) and (old is None or new is None or old.oid != new.oid)
+def _notes(pairs: Iterable[Pair]) -> Iterator[str]:
+    """Say of which files a patch does not show lines because they are large."""
+    for pair in pairs:
+        sides = [side for side in (pair.old, pair.new) if side is not None and side.mode != DIRECTORY]
+        if pair.old is not None and pair.new is not None and pair.old.oid == pair.new.oid:
+            continue
+        largest = max((side.size() for side in sides), default=0)
+        if largest > HUGE_BYTES:
+            yield f"{_over(pair, HUGE_BYTES)}: the patch says that it differs, and not how"
+        elif largest > LARGE_BYTES:
+            yield f"{_over(pair, LARGE_BYTES)}: the patch holds it whole, in binary form"
 
 
-def _too_large(pair: Pair) -> str:
-    return f"{to_text(pair.path)} is larger than {HUGE_BYTES >> 20} MiB: the patch says that it differs, and not how"
+def _over(pair: Pair, limit_bytes: int) -> str:
+    return f"{to_text(pair.path)} is larger than {limit_bytes >> 20} MiB"
 
 
 def _wanted(delta: Delta, paths: list[bytes]) -> bool:
