@@ -191,6 +191,38 @@ def test_saves_and_restores_from_all_sides(place: Place):
     assert all((place.ws / f"f{number}").read_text() == f"{number}\n" for number in range(30))
 
 
+def test_restores_at_once_are_done_one_after_the_other(place: Place):
+    """Never a mixture: the worktree is as one of them left it, and undoing both brings back what was there."""
+    names = [f"d{number % 7}/f{number}" for number in range(200)]
+
+    def everywhere(text: str) -> None:
+        for name in names:
+            (place.ws / name).parent.mkdir(exist_ok=True)
+            (place.ws / name).write_text(f"{text} {name}\n")
+
+    def contents() -> set[str]:
+        return {(place.ws / name).read_text().partition(" ")[0] for name in names}
+
+    targets = []
+    for text in ("one", "two", "three"):
+        everywhere(text)
+        targets.append(place.save(text))
+    everywhere("mine")
+    store = place.service().get_store(place.ws)
+    results: list[object] = []
+    threads = [threading.Thread(target=lambda target=target: results.append(store.reset(target))) for target in targets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 3
+    assert contents() in ({"one"}, {"two"}, {"three"})
+    for _ in targets:
+        store.undo()
+        assert len(contents()) == 1
+    assert contents() == {"mine"}
+
+
 def test_two_agents_do_not_undo_each_others_work(place: Place):
     for name in ("a", "b", "c"):
         (place.ws / name).write_text("0\n")
