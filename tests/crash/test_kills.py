@@ -40,7 +40,7 @@ def driver() -> Iterator[Driver]:
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_killed_at_named_steps(driver: Driver, share: int):
-    plan = random.Random(SEED).sample(PLAN, len(PLAN))[: effort.examples(24, len(PLAN))]
+    plan = random.Random(SEED).sample(PLAN, len(PLAN))[: effort.examples(12, len(PLAN))]
     for verb, step, nth in [*plan, *IN_EVERY_RUN][share::SHARES]:
         driver.kill_at(verb, step, nth)
     driver.check_restores(2)

@@ -211,6 +211,27 @@ def test_a_directory_that_may_not_be_written_to(nobodys: Desk, folder: int, mome
     check_clean(desk)
 
 
+def test_an_undo_that_could_not_change_all_is_gone_on_with(nobodys: Desk):
+    desk = nobodys
+    first, held = two_states(desk)
+    desk.rollback(first, b"d0")
+    between = now(desk)
+    desk.rollback(first, b"d1", b"d2")
+    os.chmod(desk.path(b"d1"), 0o555)
+    result = desk.undo()
+    assert {item.reason for item in result.conflicts} == {"permission_denied"}
+    os.chmod(desk.path(b"d1"), 0o755)
+    # Not the restore before it is undone, but the rest of this one.
+    again = desk.undo()
+    assert again.conflicts == []
+    assert again.safety == result.safety
+    assert now(desk) == between
+    desk.redo()
+    assert {path: node for path, node in now(desk).items() if path < b"d3"} == {
+        path: node for path, node in held.items() if path < b"d3"
+    }
+
+
 def test_a_ref_that_cannot_be_read_for_a_while_is_there(nobodys: Desk):
     """It says that a restore had begun: nobody may write that restore off because of a moment's trouble."""
     desk = nobodys
