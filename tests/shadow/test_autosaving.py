@@ -194,3 +194,11 @@ def test_before_the_first_scan_there_is_the_root_to_watch(desk):
     plan = desk.writer.watch_plan()
     assert list(plan.directories) == [b""]
     assert not plan.leaves_out(b"anything")
+
+
+def test_the_same_is_said_of_large_files_with_and_without_autosave(saved):
+    saved.configure(max_file_bytes=10)
+    saved.write(b"big", b"x" * 11)
+    by_itself = autosave(saved)
+    by_hand = saved.save()
+    assert [item.path for item in by_itself.excluded] == [item.path for item in by_hand.excluded] == ["big"]
