@@ -102,9 +102,12 @@ def test_some_paths_with_the_directories_above_them(planted):
     assert sorted(snapshot(place)) == [b"empty", b"run", b"src", b"src/app.py"]
 
 
-def test_a_path_that_is_not_there_leaves_nothing(planted):
-    with pytest.raises(DomainError, match="path_not_in_checkpoint"):
-        export(planted, planted.base + b"/out", "HEAD", b"run", b"nothing")
+@pytest.mark.parametrize(("path", "kind"), [(b"nothing", "path_not_in_checkpoint"), (b"way/app.py", "beyond_symlink")])
+def test_a_path_that_is_not_there_leaves_nothing(planted, path, kind):
+    planted.link(b"way", b"src")
+    planted.save()
+    with pytest.raises(DomainError, match=kind):
+        export(planted, planted.base + b"/out", "HEAD", b"run", path)
     assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"]
 
 

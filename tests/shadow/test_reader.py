@@ -265,8 +265,9 @@ def test_cat_of_what_is_no_file(desk: Desk):
     desk.link(b"l", b"d")
     desk.save("m")
     assert kind_of(desk.cat, "HEAD", b"d") == "not_a_file"
-    for path in (b"none", b"d/none", b"d/f/x", b"l/f"):
+    for path in (b"none", b"d/none", b"d/f/x"):
         assert kind_of(desk.cat, "HEAD", path) == "path_not_in_checkpoint"
+    assert kind_of(desk.cat, "HEAD", b"l/f") == "beyond_symlink"
     assert kind_of(desk.cat, "none", b"d/f") == "unknown_checkpoint"
 
 

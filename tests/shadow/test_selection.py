@@ -71,6 +71,14 @@ def test_a_path_that_the_checkpoint_lacks_is_an_error(now):
     assert ("--delete" in caught.value.hint) == bool(now)
 
 
+@pytest.mark.parametrize("now", [{}, {b"d/l": link()}, {b"d/l/a": OLD}])
+@pytest.mark.parametrize("path", [b"d/l/a", b"d/l/e/a"])
+def test_what_the_checkpoint_has_behind_a_link_is_told_from_what_it_lacks(now, path):
+    with pytest.raises(DomainError, match="beyond a symbolic link: d/l is one in checkpoint 0123") as caught:
+        paths([path], now, {b"d/l": link(), b"d/e/a": OLD})
+    assert (caught.value.kind, caught.value.paths) == ("beyond_symlink", (path,))
+
+
 def test_with_delete_such_a_path_goes_with_all_that_is_below_it():
     found = paths([b"d", b"b"], {b"d/e/x": OLD, b"b": OLD}, {b"b": NEW}, delete=True)
     assert found == {

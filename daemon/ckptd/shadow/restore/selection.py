@@ -1,18 +1,21 @@
 """Which differences a restore of some paths is about."""
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Final
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError
 from ckptd.shadow.trees.compare import Delta, compare, same_state
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import LINK
-from ckptd.shadow.trees.view import DirectoryView, find_state, find_view
+from ckptd.shadow.trees.view import DirectoryView, find_state, find_view, not_in_checkpoint
 
 __all__ = ["Standing", "select_exactly", "select_paths"]
 
 Standing = Callable[[bytes], State | None]
 """Tells what kind of thing stands at a path where the scan saw nothing: what rules leave out may be in the way."""
+
+_ELSEWHERE: Final = "ckpt ls PATH shows where it is"
 
 
 def select_paths(
@@ -27,14 +30,16 @@ def select_paths(
     """Give what differs at and below the paths, and the directories above them that have to be made.
 
     Raises DomainError: ``path_not_in_checkpoint`` for one that checkpoint ``name`` lacks (unless ``delete``),
-    ``beyond_symlink`` and ``bad_path`` where something that is no directory stands above one in the worktree.
+    ``beyond_symlink`` where the checkpoint or the worktree has a link above one, ``bad_path`` where the worktree has
+    a file there.
     """
     found: dict[bytes, Delta] = {}
     given = set(paths)
     for path in paths:
         wanted = find_state(target, path)
         if wanted is None and (not delete or find_state(current, path) is None):
-            raise _not_there(path, name, deletable=find_state(current, path) is not None)
+            hint = "to delete it from the worktree: --delete" if find_state(current, path) else _ELSEWHERE
+            raise not_in_checkpoint(target, path, name, hint)
         if wanted is not None:
             above = _Above(path, current, target, given, standing)
             if above.obstacle is not None:
@@ -105,18 +110,10 @@ class _Above:
 
 def _obstructed(path: bytes, folder: bytes, here: State) -> DomainError:
     is_link = here.mode == LINK
+    what = "a symbolic link" if is_link else "a file"
     return DomainError(
         "beyond_symlink" if is_link else "bad_path",
-        f"{to_text(path)}: {to_text(folder)} is {'a symbolic link' if is_link else 'a file'} now",
+        f"{to_text(path)} is beyond {what}: {to_text(folder)} is one now",
         hint=f"roll back {to_text(folder)} itself, or reset the whole worktree",
-        paths=(path,),
-    )
-
-
-def _not_there(path: bytes, name: str, *, deletable: bool) -> DomainError:
-    return DomainError(
-        "path_not_in_checkpoint",
-        f"{to_text(path)} is not in checkpoint {name}",
-        hint="to delete it from the worktree: --delete" if deletable else "ckpt ls PATH shows where it is",
         paths=(path,),
     )

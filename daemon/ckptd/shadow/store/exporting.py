@@ -17,7 +17,7 @@ from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK
-from ckptd.shadow.trees.view import DirectoryView, find_state, find_view
+from ckptd.shadow.trees.view import DirectoryView, find_state, find_view, not_in_checkpoint
 
 __all__ = ["Exporting"]
 
@@ -53,8 +53,8 @@ class Exporting:
     def step(self) -> ExportResult | None:
         """Go on for a moment; give the result once everything is at its place.
 
-        Raises DomainError ``destination_exists``, ``path_not_in_checkpoint``, ``cancelled``, for content that is lost,
-        and where the disk refuses; then nothing is left at the destination.
+        Raises DomainError ``destination_exists``, ``path_not_in_checkpoint``, ``beyond_symlink``, ``cancelled``,
+        for content that is lost, and where the disk refuses; then nothing is left at the destination.
         """
         end = time.monotonic() + _STEP_S
         try:
@@ -136,9 +136,7 @@ def _chosen(root: DirectoryView, paths: list[bytes], checkpoint_id: str) -> Iter
     for path in sorted(set(paths)):
         state = find_state(root, path)
         if state is None:
-            raise DomainError(
-                "path_not_in_checkpoint", f"{to_text(path)} is not in checkpoint {checkpoint_id[:12]}", paths=(path,)
-            )
+            raise not_in_checkpoint(root, path, checkpoint_id[:12])
         wanted = [*_above(root, path), (path, state)]
         view = find_view(root, path) if state.is_dir else None
         for item in (*wanted, *(_below(view, path + b"/") if view is not None else ())):

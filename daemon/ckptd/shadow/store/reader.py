@@ -20,7 +20,7 @@ from ckptd.shadow.store.verifying import Verification
 from ckptd.shadow.trees.compare import Delta, change_kind, compare, visible
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK
-from ckptd.shadow.trees.view import DirectoryView, Key, find_state, find_view
+from ckptd.shadow.trees.view import DirectoryView, Key, find_state, find_view, not_in_checkpoint
 
 __all__ = ["StoreReader", "to_changes", "to_left_out"]
 
@@ -157,14 +157,11 @@ class StoreReader:
         )
 
     def _file_state(self, checkpoint_id: str, path: bytes) -> State:
-        state = find_state(self._lookup.open(checkpoint_id).root, path)
+        root = self._lookup.open(checkpoint_id).root
+        state = find_state(root, path)
         if state is None:
-            raise DomainError(
-                "path_not_in_checkpoint",
-                f"{to_text(path)} is not in checkpoint {checkpoint_id[:12]}",
-                hint="ckpt ls PATH shows the checkpoints that changed a path",
-                paths=(path,),
-            )
+            hint = "ckpt ls PATH shows the checkpoints that changed a path"
+            raise not_in_checkpoint(root, path, checkpoint_id[:12], hint)
         if state.is_dir:
             raise DomainError("not_a_file", f"{to_text(path)} is a directory", paths=(path,))
         return state

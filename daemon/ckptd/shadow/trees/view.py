@@ -2,14 +2,15 @@
 
 from typing import Final, Protocol
 
+from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.trees.modes import DEFAULTS, OWN_NAME, child_name, parse_exceptions
 from ckptd.shadow.trees.step import State
-from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, parse_tree
+from ckptd.shadow.trees.tree import DIRECTORY, LINK, TreeEntry, parse_tree
 
-__all__ = ["DirectoryView", "StoredTree", "find_state", "find_view"]
+__all__ = ["DirectoryView", "StoredTree", "find_state", "find_view", "link_above", "not_in_checkpoint"]
 
 Key = tuple[bytes, bytes | None]
 """A tree id, and the id of its tree of permission exceptions (empty: not recorded; None: no exceptions)."""
@@ -154,3 +155,32 @@ def find_state(root: DirectoryView, path: bytes) -> State | None:
         return found
     child = view.dir(name)
     return None if child is None else child.state()
+
+
+def link_above(root: DirectoryView, path: bytes) -> bytes | None:
+    """Give the link that a path would lead through, or None."""
+    view: DirectoryView | None = root
+    names = path.split(b"/")
+    for depth, name in enumerate(names[:-1], 1):
+        found = view.file(name) if view is not None else None
+        if found is not None:
+            return b"/".join(names[:depth]) if found.mode == LINK else None
+        view = view.dir(name) if view is not None else None
+    return None
+
+
+def not_in_checkpoint(root: DirectoryView, path: bytes, name: str, hint: str | None = None) -> DomainError:
+    """Give the error for a path that checkpoint ``name`` lacks: ``path_not_in_checkpoint``.
+
+    ``beyond_symlink`` where a link of the checkpoint is why: it has the file under another path, if at all.
+    """
+    link = link_above(root, path)
+    if link is None:
+        text = f"{to_text(path)} is not in checkpoint {name}"
+        return DomainError("path_not_in_checkpoint", text, hint=hint, paths=(path,))
+    return DomainError(
+        "beyond_symlink",
+        f"{to_text(path)} is beyond a symbolic link: {to_text(link)} is one in checkpoint {name}",
+        hint="give the path that the link leads to, if that is in the worktree, or the link itself",
+        paths=(path,),
+    )
