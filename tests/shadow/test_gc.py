@@ -20,6 +20,7 @@ from ckptd.errors import DomainError
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.surveying import PackFacts, slices
+from support.cli_run import ROOT
 from support.worktrees import Desk, in_child, run_git, verify
 
 pytestmark = pytest.mark.core
@@ -301,6 +302,25 @@ def test_the_process_for_deltas_ends_with_its_input(tmp_path):
         child.kill()
         child.wait()
         child.stdout.close()
+
+
+def test_deltas_are_made_wherever_the_code_was_found_from(tmp_path):
+    """Also where the daemon was started with paths that are relative to its directory: the process has another."""
+    folder = os.fsencode(tmp_path) + b"/store.git"
+    run_git("init", "-q", "--bare", folder)
+    code = (
+        "import sys, time; sys.path[:0] = ['protocol', 'daemon']\n"
+        "from ckptd.shadow.objects.deltas import Candidates, DeltaRun\n"
+        "from ckptd.shadow.objects.store import ObjectStore\n"
+        f"store = ObjectStore({folder!r}); writer = store.writer()\n"
+        "oids = sorted(writer.add(b'blob', b'line\\n' * number) for number in range(900, 910))\n"
+        "run = DeltaRun(" + repr(folder) + ", Candidates([store.pack_dir + b'/' + writer.finish()], oids))\n"
+        "while not run.is_done(): time.sleep(0.01)\n"
+        "print(run.take(store.pack_dir) is not None, run.failure); run.close()\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=ROOT, env={}, capture_output=True, check=False)
+    assert done.stdout == b"True \n", (done.stdout, done.stderr)
+    verify(folder)
 
 
 def test_a_kept_pack_stays(history):

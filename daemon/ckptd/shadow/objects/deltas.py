@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import ckpt_protocol
+import ckptd
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir
 from ckptd.shadow.objects.packfile import OFS_DELTA, REF_DELTA, PackFile
@@ -174,8 +176,11 @@ class DeltaRun:
 
 def _command(git_dir: bytes, folder: bytes) -> Sequence[str]:
     # The path of this very interpreter, and nothing of the environment: the same code, whatever is set.
+    # Paths that are relative to wherever this process was started would lead nowhere.
+    own = [os.path.dirname(os.path.abspath(each.__path__[0])) for each in (ckptd, ckpt_protocol)]
+    paths = [*own, *filter(os.path.isabs, sys.path)]
     call = f"from ckptd.shadow.objects.deltachild import main; main({git_dir!r}, {folder!r})"
-    return [sys.executable, "-I", "-c", f"import sys; sys.path[:] = {sys.path!r}; {call}"]
+    return [sys.executable, "-I", "-c", f"import sys; sys.path[:] = {paths!r}; {call}"]
 
 
 def _sync(path: bytes) -> None:
