@@ -1,12 +1,13 @@
 """The ignore rules that a checkpoint was made under: recorded by a save, asked by a restore."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from ckptd.shadow.ignore.chain import IgnoreChain, IgnoreRules
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.info import Info, OutsideRules
 from ckptd.shadow.scan.basis import Basis
-from ckptd.shadow.scan.model import DirNode, iter_nodes
+from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.trees.tree import LINK
 from ckptd.shadow.trees.view import DirectoryView, find_view
 
@@ -19,7 +20,7 @@ CKPTIGNORE: Final = b".ckptignore"
 def outside_rules(root: DirNode, options: tuple[bytes, ...], global_excludes: bytes | None) -> OutsideRules:
     """Gather every effective rule that is no file of the tree that a scan gave."""
     git_excludes, gitignores, ckptignores = [], [], []
-    for path, node in iter_nodes(root):
+    for path, node in _where_rules_may_begin(root):
         basis = node.basis
         # A basis that a directory shares with the one above it adds nothing here.
         if not isinstance(basis, Basis) or basis.parent is None or basis.path != path:
@@ -37,6 +38,17 @@ def outside_rules(root: DirNode, options: tuple[bytes, ...], global_excludes: by
         gitignores=sorted(gitignores),
         ckptignores=sorted(ckptignores),
     )
+
+
+def _where_rules_may_begin(root: DirNode) -> Iterator[tuple[bytes, DirNode]]:
+    """Give the directories whose rules may be others than those of the one above; of a large tree these are few."""
+    stack = [(b"", root)]
+    while stack:
+        path, node = stack.pop()
+        yield path, node
+        if not node.one_basis:
+            prefix = path + b"/" if path else b""
+            stack.extend((prefix + name, child) for name, child in node.children.items())
 
 
 class Coverage:

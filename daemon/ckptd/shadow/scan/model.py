@@ -29,9 +29,10 @@ class DirNode:
     permission bits; ``tree`` its tree id, ``modes`` the id of its permission exceptions (None: none); both are
     empty where they have to be made again. ``files_below`` counts files and links. ``basis`` is what the ignored
     names were decided by: while it is the very same object, known names need no new decision.
+    ``one_basis``: so were the directories below.
     """
 
-    __slots__ = ("basis", "children", "entries", "files_below", "ignored", "modes", "perm", "tree")
+    __slots__ = ("basis", "children", "entries", "files_below", "ignored", "modes", "one_basis", "perm", "tree")
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class DirNode:
         self.tree = tree
         self.modes = modes
         self.basis = basis
+        self.one_basis: bool = all(node.one_basis and node.basis is basis for node in children.values())
         self.files_below: int = len(entries) + sum([node.files_below for node in children.values()])
 
     @property
