@@ -143,7 +143,8 @@ def test_each_command_explains_itself_with_an_example(ckpt, name):
 
 def test_usage_shows_what_is_optional(ckpt):
     assert ckpt("help", "rollback").out.splitlines()[0] == (
-        "usage: ckpt rollback ID PATH... [--dry-run] [--delete] [--skip-conflicts] [--expect-digest D] [--expect-head ID]"
+        "usage: ckpt rollback ID PATH... [--dry-run] [--delete] [--skip-conflicts] "
+        "[--expect-digest D] [--expect-head ID]"
     )
     assert ckpt("help", "diff").out.splitlines()[0] == (
         "usage: ckpt diff [FROM] [TO] [-- PATH...] [--stat] [--name-status]"
