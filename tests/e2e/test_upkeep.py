@@ -1,9 +1,11 @@
 """A leaked secret, from its save to its end, with the real thing; and a store that is damaged and heals."""
 
 import os
+import threading
 
 import pytest
 
+from support import poll
 from support.live import Place
 from support.worktrees import run_git
 
@@ -72,3 +74,32 @@ def test_the_same_by_the_api(place):
     assert [one.path for one in service.usage().stores] == [str(place.ws)]
     assert store.tag("HEAD", "good") == store.head()
     assert store.thin(dry_run=True).dropped == ()
+
+
+def test_the_daemon_keeps_house_by_itself_and_serves_on(place):
+    store = place.service().get_store(place.ws)
+    for number in range(26):
+        (place.ws / "a").write_text(f"{number}\n")
+        store.save(str(number))
+    (folder,) = place.stores()
+    poll.until(lambda: len(list((folder / "objects" / "pack").glob("*.pack"))) == 1)
+    assert [store.cat(f"#{number + 1}", "a") for number in range(26)] == [b"%d\n" % number for number in range(26)]
+
+
+def test_saves_go_on_while_it_is_collected(place):
+    store = place.service().get_store(place.ws)
+    for number in range(20):
+        (place.ws / "a").write_text(f"{number}\n")
+        store.save(str(number))
+    collected = []
+    collecting = threading.Thread(target=lambda: collected.append(place.service().get_store(place.ws).gc()))
+    collecting.start()
+    made = 0
+    while collecting.is_alive() or made < 3:
+        (place.ws / "a").write_text(f"meanwhile {made}\n")
+        store.save(str(made))
+        made += 1
+    collecting.join()
+    assert collected[0].packs_before >= 20
+    assert len(store.commits()) == 20 + made
+    assert store.verify(read_data=True).clean
