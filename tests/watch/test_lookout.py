@@ -8,7 +8,7 @@ import pytest
 
 from ckptd.watch.budget import Budget
 from support.poll import eventually
-from support.watching import Post, posted
+from support.watching import COMMAND, Post, posted
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the kernel's list of watches is Linux's")
 
@@ -211,3 +211,30 @@ def test_the_budget_is_taken_from_the_system():
     found = Budget.of_system()
     assert 1 <= found.roots <= 32
     assert found.directories >= 1
+
+
+async def test_directories_that_may_not_be_read_stop_nothing(tmp_path):
+    """A scan cannot look into them either; the library would stop there, or watch nothing at all."""
+    closed, last = tmp_path / "closed", tmp_path / "last"
+    for folder in (closed / "inner", last):
+        folder.mkdir(parents=True)
+    closed.chmod(0)
+    async with posted(tmp_path, command=obeying_permissions()) as post:
+        directories = (b"", b"closed", b"closed/inner", b"last")
+        try:
+            assert await post.cover(*directories) == (True, True, 2, 0, None)
+            (last / "f").write_text("1")
+            await post.heard("last/f")
+        finally:
+            closed.chmod(0o755)
+        await post.heard("closed")
+        assert (await post.cover(*directories)).watched == 4
+
+
+def obeying_permissions():
+    """The command, without root's right to read everything."""
+    if os.geteuid() != 0:
+        return COMMAND
+    if shutil.which("setpriv") is None:
+        pytest.skip("root may do everything, and there is no setpriv")
+    return ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--", *COMMAND)
