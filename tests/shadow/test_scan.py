@@ -223,10 +223,11 @@ def test_unreadable_things_are_listed_and_nothing_fails(desk: Desk):
         assert not record.complete
         assert desk.show(saved.id).skipped == saved.skipped
         desk.close()
-    for path in (b"dir", b"blind"):
+    for path in (b"dir", b"blind", b"locked"):
         os.chmod(desk.path(path), 0o755)
-    desk.configure()
-    assert desk.save().complete
+    with somebody():
+        desk.configure()
+        assert desk.save().complete
 
 
 def test_an_unreadable_worktree_is_an_error(desk: Desk):
