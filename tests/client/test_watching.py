@@ -155,3 +155,9 @@ def test_status_says_it_in_one_place(daemon, capsysbinary):
     out = in_process(capsysbinary, "status").out
     assert "autosave has stopped (worktree_missing)" in out
     assert "halted:" not in out
+
+
+def test_status_says_that_autosave_is_off(daemon, capsysbinary):
+    daemon.answers["worktree.status"] = {**status(), "watcher": {**WATCHER, "state": "off"}, "halted": "damage"}
+    out = in_process(capsysbinary, "status").out
+    assert out.endswith("autosave is off; ckpt watch on turns it on\nhalted: damage\n")

@@ -226,9 +226,11 @@ def test_with_nothing_to_undo_it_says_what_has_changed_and_what_repairs_it(desk)
     saved = desk.save().id
     assert nothing_left(desk.undo, "nothing_to_undo").hint is None
     desk.write(b"a", b"2")
-    desk.write(b"b", b"2")
+    assert "1 path differs" in nothing_left(desk.undo, "nothing_to_undo").message
+    desk.write(b"d/e/b", b"2")
     error = nothing_left(desk.undo, "nothing_to_undo")
     assert "2 paths differ" in error.message
+    assert len(desk.changes()) == 2
     assert error.hint == f"to go back to it: ckpt reset {saved[:12]}"
     nothing_left(desk.redo, "nothing_to_redo")
 

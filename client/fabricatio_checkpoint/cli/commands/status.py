@@ -68,11 +68,11 @@ def _tail(result: dict[str, Any]) -> Iterator[str]:
     if result["interrupted"]:
         yield from _interrupted(short(result["interrupted"]), result.get("interruption"))
     watcher = result.get("watcher")
-    if watcher is not None and watcher["state"] != "off":
+    if watcher is not None:
         from fabricatio_checkpoint.cli.commands.watch import told
 
         yield from told(watcher, result["halted"])
-    elif result["halted"]:
+    if result["halted"] and (watcher is None or watcher["state"] == "off"):
         yield f"halted: {visible(result['halted'])}"
 
 

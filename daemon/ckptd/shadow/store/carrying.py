@@ -62,9 +62,10 @@ def _in_conflict(conflicts: list[Exclusion]) -> DomainError:
             hint="ckpt verify --read-data tells what else is hurt; --skip-conflicts restores the rest",
             paths=paths,
         )
+    count = "1 path" if len(paths) == 1 else f"{len(paths)} paths"
     return DomainError(
         "conflicts",
-        f"{len(paths)} paths cannot be restored without loss: {shown}; nothing was changed",
+        f"{count} cannot be restored without loss: {shown}; nothing was changed",
         hint="move them away, or restore the rest with --skip-conflicts",
         paths=paths,
     )

@@ -24,7 +24,7 @@ from ckptd.shadow.store.recovery import RESTORES, incomplete, interrupted, unfin
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.resuming import finishing, nothing_to_resume, taking_back
 from ckptd.shadow.store.reversing import accepted_digest, head_reversed, reversal
-from ckptd.shadow.trees.compare import compare
+from ckptd.shadow.trees.compare import compare, visible
 
 __all__ = ["Restorer"]
 
@@ -173,10 +173,11 @@ class Restorer:
         if head is None:
             return DomainError("nothing_to_undo", "no restore has been made, and there is no checkpoint yet")
         scan = repo.scan(HashOnly(), cancelled=asker.is_cancelled)
-        count = sum(1 for _ in compare(repo.lookup.open(head).root, scan.root))
+        count = len(visible(list(compare(repo.lookup.open(head).root, scan.root))))
+        differ = "1 path differs" if count == 1 else f"{count} paths differ"
         return DomainError(
             "nothing_to_undo",
-            f"no restore has been made that is not undone; {count} paths differ from the last checkpoint",
+            f"no restore has been made that is not undone; {differ} from the last checkpoint",
             hint=f"to go back to it: ckpt reset {head[:12]}" if count else None,
         )
 
