@@ -167,7 +167,8 @@ class DiffParams(Request, frozen=True, kw_only=True):
 class DiffResult(Result, frozen=True, kw_only=True):
     """A piece of the output at ``offset``; ``cursor`` is None where this is the last piece.
 
-    ``notes`` come with the first piece: they name the files that are too large to be shown.
+    ``notes`` come with the first piece: they name the files that are too large to be shown, and what differs and has
+    no word in a patch (permission bits beyond git's, empty directories).
     """
 
     data: Chunk

@@ -397,6 +397,14 @@ def test_no_difference_is_said_in_words(daemon, ckpt):
     assert not {"from_id", "to_id", "paths"} & set(params)
 
 
+def test_an_empty_patch_that_leaves_something_unsaid_is_not_called_no_difference(daemon, ckpt):
+    told = "a differs in its permissions: 0644 became 0600"
+    empty = {"data": chunk(b""), "offset": 0, "total_bytes": 0, "cursor": None, "notes": [told]}
+    daemon.answers["checkpoint.diff"] = empty
+    done = ckpt("diff")
+    assert (done.code, done.out, done.stderr) == (0, "", f"ckpt: {told}\n")
+
+
 @pytest.mark.parametrize(("data", "expected"), [(b"text\n", "text\n"), (b"\xff", {"b64": "/w=="})])
 def test_diff_as_json(daemon, ckpt, data, expected):
     daemon.answers["checkpoint.diff"] = {"data": chunk(data), "offset": 0, "total_bytes": 1, "cursor": None}

@@ -107,14 +107,32 @@ def test_paths_and_formats(desk: Desk):
     assert desk.diff(paths=[b"edited"], context_lines=0).count(b"\n line") == 0
 
 
+_CHANGED_BITS = [("a", "0644", "0600"), ("d", "0755", "0700")]
+
+
 def test_permissions_beyond_git_s_are_no_part_of_a_patch(desk: Desk):
     desk.write(b"a", b"1")
     desk.mkdir(b"d")
     desk.save()
     os.chmod(desk.path(b"a"), 0o600)
     os.chmod(desk.path(b"d"), 0o700)
-    assert desk.diff() == b""
     assert [change[1] for change in desk.changes()] == ["mode", "mode"]
+    told = [f"{path} differs in its permissions: {was} became {now}" for path, was, now in _CHANGED_BITS]
+    for form in ("patch", "stat", "name-status"):
+        assert desk.diff(format=form) == b""
+        assert desk.diff_result(format=form).notes == told
+
+
+def test_empty_directories_are_told_of_where_a_patch_has_no_word_for_them(desk: Desk):
+    desk.mkdir(b"gone")
+    desk.mkdir(b"filled")
+    desk.save()
+    desk.remove(b"gone")
+    desk.mkdir(b"come/deep")
+    desk.write(b"filled/f", b"1")
+    told = ["come/deep, an empty directory, was added", "gone, an empty directory, was deleted"]
+    assert desk.diff_result().notes == desk.diff_result(format="stat").notes == told
+    assert desk.diff_result(format="name-status").notes == []
 
 
 def _piece(desk: Desk, **fields) -> wire.DiffResult:

@@ -24,15 +24,20 @@ __all__ = ["cat", "diff", "export"]
 def diff(session: Session) -> int:
     """Print a patch, or a summary of one."""
     params = _diff_params(session)
+    result = session.ask("checkpoint.diff", **params)
+    notes = result.get("notes", ())
+    for note in notes:
+        session.out.note(note)
+    pieces = _patch(session, params, result)
     if session.out.json:
-        whole = b"".join(_patch(session, params))
+        whole = b"".join(pieces)
         session.out.document({"format": params.get("format", "patch"), "data": encode(whole)})
         return 0
-    pieces = _patch(session, params)
     # An empty patch is said on stderr, and errors come before a pager takes the screen.
     first = next(pieces)
     if not first:
-        session.out.note("no differences")
+        if not notes:
+            session.out.note("no differences")
         return 0
     with Paged(session.out):
         _print_patch(session, chain((first,), pieces), params)
@@ -63,11 +68,8 @@ def _diff_params(session: Session) -> dict[str, Any]:
     return {**params, **session.filter(given.all_words("PATH"))}
 
 
-def _patch(session: Session, params: dict[str, Any]) -> Iterator[bytes]:
-    """Read a patch to its end; the cursor keeps it the very same patch."""
-    result = session.ask("checkpoint.diff", **params)
-    for note in result.get("notes", ()):
-        session.out.note(note)
+def _patch(session: Session, params: dict[str, Any], result: dict[str, Any]) -> Iterator[bytes]:
+    """Read a patch to its end, after its first piece; the cursor keeps it the very same patch."""
     while True:
         piece = a2b_base64(result["data"]["b64"])
         yield piece

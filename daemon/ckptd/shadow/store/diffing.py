@@ -3,7 +3,7 @@
 import base64
 import os
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from ckpt_protocol.checkpoint import WORKTREE, DiffParams, DiffResult
@@ -77,7 +77,8 @@ class Differ:
             paths = [from_wire(path) for path in params.paths]
             deltas = [delta for delta in visible(list(compare(start, other))) if _wanted(delta, paths)]
             pairs = self._pairs(deltas, fresh)
-            notes = list(islice(_notes(pairs), _MAX_NOTES)) if params.format == "patch" else []
+            large = _notes(pairs) if params.format == "patch" else ()
+            notes = list(islice(chain(_unshown(deltas, params.format), large), _MAX_NOTES))
             for piece in self._render(params, pairs):
                 if asker.is_cancelled():
                     raise DomainError("cancelled", "the diff was cancelled")
@@ -141,6 +142,19 @@ def _notes(pairs: Iterable[Pair]) -> Iterator[str]:
             yield f"{_over(pair, HUGE_BYTES)}: the patch says that it differs, and not how"
         elif largest > LARGE_BYTES:
             yield f"{_over(pair, LARGE_BYTES)}: the patch holds it whole, in binary form"
+
+
+def _unshown(deltas: Iterable[Delta], form: str) -> Iterator[str]:
+    """Say what differs and has no word in a patch (or summary), so that an empty one is not taken for equality."""
+    for path, old, new in deltas:
+        if old is not None and new is not None and (old.mode, old.oid) == (new.mode, new.oid):
+            yield f"{to_text(path)} differs in its permissions: {_bits(old)} became {_bits(new)}"
+        elif form != "name-status" and all(side is None or side.is_dir for side in (old, new)):
+            yield f"{to_text(path)}, an empty directory, was {'added' if old is None else 'deleted'}"
+
+
+def _bits(state: State) -> str:
+    return "unknown" if state.perm is None else f"{state.perm:04o}"
 
 
 def _over(pair: Pair, limit_bytes: int) -> str:
