@@ -355,8 +355,9 @@ def test_nothing_is_removed_while_something_is_damaged(history):
 
 def test_an_unreadable_ref_keeps_everything(history):
     history.damaged = True
-    history.close()
-    with open(os.path.join(history.folder, b"refs/checkpoints/0000000003"), "wb"):
+    os.makedirs(os.path.join(history.folder, b"refs/heads"), exist_ok=True)
+    # A checkpoint's own would be made anew.
+    with open(os.path.join(history.folder, b"refs/heads/somebodys"), "wb"):
         pass
     result = gc(history)
     assert result.all_kept

@@ -6,7 +6,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from ckptd.errors import from_os_error
+from ckpt_protocol.wirepath import to_text
+from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir, read_if_there
 from ckptd.shadow.objects.failpoint import reach
 
@@ -79,6 +80,13 @@ class PackedRefs:
                 raise
             fsync_dir(os.path.dirname(self.path))
             reach("refs-packed")
+        except FileExistsError as error:
+            raise DomainError(
+                "io_error",
+                f"{to_text(lock)} is in the way: a git program is at work in the store, or was killed there",
+                hint="try again; if no git program runs in the store, remove it",
+                paths=(lock,),
+            ) from error
         except OSError as error:
             raise from_os_error(error, "write", self.path) from error
 

@@ -90,6 +90,19 @@ class Refs:
         shorter = before.by_seq if seq > last else None
         self._listed = _Listed(self._own_stamp(), ordered, before.names | {seq}, shorter)
 
+    def bring_back(self, found: Mapping[int, tuple[bytes, bytes | None]]) -> None:
+        """Make the refs of checkpoints anew, durably and all at once: ids of commit and info by sequence number.
+
+        Raises DomainError where the disk refuses.
+        """
+        self._listed = _Listed(None, {}, frozenset())
+        refs = {CHECKPOINTS + seq_name(seq): commit for seq, (commit, _) in found.items()}
+        refs |= {INFOS + seq_name(seq): info for seq, (_, info) in found.items() if info is not None}
+        self._make_folder(os.path.join(self._git_dir, CHECKPOINTS.rstrip(b"/")))
+        self._packed_refs.rewrite(refs)
+        # What lies in its place, unreadable or of nothing, would count before it.
+        self._unlink([ref for ref, oid in refs.items() if self._read(ref) != oid or self._read_loose(ref) is None])
+
     def withdraw_checkpoint(self, seq: int) -> None:
         """Take back a checkpoint that was just written; raises DomainError where the disk refuses."""
         # Its folder's time may not tell: it was changed in this very instant.

@@ -9,7 +9,7 @@ import hashlib
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 import pygit2
@@ -230,6 +230,14 @@ class ObjectStore:
             return copy.size > LARGE_BYTES
         return False
 
+    def commits(self, loose: Iterable[bytes] = ()) -> Iterator[bytes]:
+        """Give the ids of all commits in packs, and of those among the ``loose`` objects; a look at each object."""
+        self.refresh()
+        packed = (oid for index in self._indexes.values() for oid, _, _ in index.entries())
+        for oid in dict.fromkeys([*packed, *loose]):
+            if self._header_by_libgit2(oid)[0] == b"commit":
+                yield oid
+
     def is_readable(self, oid: bytes, kind: bytes) -> bool:
         """Tell whether the store itself has an object of this kind, whole; nothing is counted as missing by it."""
         return self._find(oid, kind) is not None
@@ -412,11 +420,15 @@ class ObjectStore:
         return data if _KINDS.get(int(number)) == kind else None
 
     def _size_by_libgit2(self, oid: bytes) -> int | None:
+        kind, size = self._header_by_libgit2(oid)
+        return size if kind == b"blob" else None
+
+    def _header_by_libgit2(self, oid: bytes) -> tuple[bytes | None, int]:
         try:
             number, size = self._open_odb().read_header(pygit2.Oid(raw=oid))
         except (KeyError, ValueError, OSError, pygit2.GitError):
-            return None
-        return int(size) if _KINDS.get(int(number)) == b"blob" else None
+            return None, 0
+        return _KINDS.get(int(number)), int(size)
 
     def _open_odb(self) -> pygit2.Odb:
         if self._odb is None:

@@ -25,6 +25,7 @@ from ckptd.shadow.scan.entry import OID
 from ckptd.shadow.scan.model import DirNode, iter_nodes
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.layout import folder_bytes
+from ckptd.shadow.store.lostrefs import is_any_lost
 from ckptd.shadow.store.repository import Repository
 
 __all__ = ["Collection", "Extent"]
@@ -114,8 +115,9 @@ class Collection:
 
     def _collect(self) -> Generator[None, None, None]:
         if not self._keep_all:
+            refs_are_whole = self._find_refs()
             yield from self._mark()
-            self._decide()
+            self._decide(refs_are_whole)
         if not self._dry_run:
             for count in self._repo.refs.pack(_FEW_REFS):
                 self._refs_packed = count
@@ -165,8 +167,18 @@ class Collection:
     def _root(self, oid: bytes) -> Link:
         return self._reach.root(oid)
 
-    def _decide(self) -> None:
+    def _find_refs(self) -> bool:
+        """Make the refs anew that somebody took away; False where some are gone and stay so."""
+        repo = self._repo
+        if self._dry_run:
+            return not is_any_lost(repo.log, repo.refs, repo.objects)
+        return repo.bring_back()
+
+    def _decide(self, refs_are_whole: bool) -> None:
         """Keep everything where it is not known what is needed."""
+        if not refs_are_whole:
+            self._keep_all = True
+            self._notes.append("nothing is removed: the refs of checkpoints that nobody dropped are gone")
         lost = [kind for kind in self._reach.lost.values() if kind != b"blob"]
         unreadable = list(self._repo.refs.unreadable())
         if lost or unreadable:

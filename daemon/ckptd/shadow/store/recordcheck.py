@@ -9,11 +9,15 @@ import msgspec
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import read_if_there
+from ckptd.shadow.objects.refs import CHECKPOINTS, Refs, seq_name
+from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.record.checkpoint import load_checkpoint
+from ckptd.shadow.record.living import known_checkpoints
 from ckptd.shadow.record.oplog import Intent, Mark, Outcome
 from ckptd.shadow.scan.model import load_model
 from ckptd.shadow.store.metadata import read_metadata
 
-__all__ = ["check_records"]
+__all__ = ["check_records", "check_refs"]
 
 _HEAD: Final = re.compile(rb"(ref: refs/\S+|[0-9a-f]{40})\n?")
 
@@ -24,7 +28,7 @@ def check_records(folder: bytes, notes: list[str]) -> Iterator[tuple[bytes, str]
         read_metadata(folder)
     except DomainError as error:
         yield b"ckpt/metadata.json", error.message
-    damaged = _damaged_lines(os.path.join(folder, b"ckpt", b"log"))
+    _, damaged = _read_log(folder)
     if damaged:
         yield b"ckpt/log", f"{damaged} lines cannot be read; operations that stood in them cannot be undone"
     model = read_if_there(os.path.join(folder, b"ckpt", b"model"))
@@ -35,25 +39,46 @@ def check_records(folder: bytes, notes: list[str]) -> Iterator[tuple[bytes, str]
         notes.append("HEAD: damaged; it is set again from the operation log when the store is opened")
 
 
-def _damaged_lines(path: bytes) -> int:
-    """Count the lines of the log that are not records; its very end may be in the making."""
+def check_refs(folder: bytes, refs: Refs, objects: ObjectStore) -> Iterator[tuple[bytes, str]]:
+    """Give the refs that are gone, of checkpoints that the log knows and nobody has dropped."""
+    for one in sorted(_without_ref(folder, refs)):
+        # What is dropped or saved while one looks is told apart by a second look.
+        if one in _without_ref(folder, refs) and bytes.fromhex(one) in objects:
+            try:
+                seq = load_checkpoint(objects, bytes.fromhex(one)).facts.seq
+            except DomainError:
+                continue
+            yield CHECKPOINTS + seq_name(seq), "it is gone, and nobody dropped it; ckpt gc makes it anew"
+
+
+def _without_ref(folder: bytes, refs: Refs) -> set[str]:
+    lines, _ = _read_log(folder)
+    # In this order, one line of an operation stands for all of them, as in the log that is open.
+    intents = {line.n: line for line in lines if isinstance(line, Intent)}
+    outcomes = {line.n: line for line in lines if isinstance(line, Outcome)}
+    named = {oid.decode("ascii") for oid in refs.checkpoints().values()}
+    if refs.checkpoint_names() - refs.checkpoints().keys():
+        # One that cannot be read is told of by its own file.
+        return set()
+    return set(known_checkpoints(intents.values(), outcomes).living - named)
+
+
+def _read_log(folder: bytes) -> tuple[list[Intent | Outcome | Mark], int]:
+    """Give the records of the log, and how many lines are none; its very end may be in the making."""
+    path = os.path.join(folder, b"ckpt", b"log")
     decoder = msgspec.json.Decoder(Intent | Outcome | Mark)
+    records: list[Intent | Outcome | Mark] = []
     damaged = 0
     try:
         with open(path, "rb") as file:
             for line in file:
                 if line.endswith(b"\n"):
-                    damaged += not _is_record(decoder, line)
+                    try:
+                        records.append(decoder.decode(line))
+                    except msgspec.MsgspecError:
+                        damaged += 1
     except FileNotFoundError:
-        return 0
+        return [], 0
     except OSError as error:
         raise from_os_error(error, "read the operation log", path) from error
-    return damaged
-
-
-def _is_record(decoder: "msgspec.json.Decoder[Intent | Outcome | Mark]", line: bytes) -> bool:
-    try:
-        decoder.decode(line)
-    except msgspec.MsgspecError:
-        return False
-    return True
+    return records, damaged

@@ -36,6 +36,7 @@ from ckptd.shadow.scan.boot import Written, boot_id
 from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
 from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
+from ckptd.shadow.store.lostrefs import bring_back, is_any_lost
 from ckptd.shadow.store.metadata import Metadata, write_metadata
 from ckptd.shadow.store.recovery import clear_up, incomplete, interrupted, recover, sweep
 from ckptd.shadow.store.settings import Overrides, Settings
@@ -103,6 +104,7 @@ class Repository:
         self.watched: Final = WatchedScan(folder, self.worktree, self.guard, settings)
         try:
             self._load_model()
+            self.bring_back()
             recover(self.log, self.lookup, self.refs)
             reach("recovered")
             self.clear_up()
@@ -112,6 +114,18 @@ class Repository:
         except BaseException:
             self._let_go()
             raise
+
+    def bring_back(self) -> bool:
+        """Give checkpoints that nobody has dropped and no ref names their refs again; False: the disk refuses that."""
+        try:
+            if is_any_lost(self.log, self.refs, self.objects):
+                bring_back(self.folder, self.log, self.refs, self.objects)
+        except DomainError as error:
+            if error.kind == "too_many_files":
+                raise
+            _logger.warning("%s", error)
+            return False
+        return True
 
     def clear_up(self) -> None:
         """Clear what a restore left under temporary names, as it was cut off or the disk refused even that."""

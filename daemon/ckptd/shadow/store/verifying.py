@@ -19,7 +19,7 @@ from ckptd.shadow.objects.store import ObjectStore, Suspects
 from ckptd.shadow.record.checkpoint import load_checkpoint
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.damage import LISTED_MOST, Damage
-from ckptd.shadow.store.recordcheck import check_records
+from ckptd.shadow.store.recordcheck import check_records, check_refs
 from ckptd.shadow.trees.tree import parse_tree
 
 __all__ = ["Verification"]
@@ -93,6 +93,9 @@ class Verification:
         self._objects.refresh()
         for path, problem in check_records(self._folder, self._notes):
             self._files.append(DamagedFile(path=to_wire(path), problem=spelled(problem)))
+            yield
+        for path, problem in check_refs(self._folder, self._refs, self._objects):
+            self._files.append(DamagedFile(path=to_wire(path), problem=problem))
             yield
         self._name_unlisted()
         for done in self._packs.run():
