@@ -92,7 +92,10 @@ class Session:
         except StateError as error:
             if error.kind == "not_tracked" and not os.path.isdir(self.worktree):
                 # "Not tracked" would send its user to make a checkpoint of what is more likely a misspelt name.
-                raise error_of("worktree_missing", f"{quoted(to_text(self.worktree))} does not exist") from error
+                name = quoted(to_text(self.worktree))
+                if os.path.lexists(self.worktree):
+                    raise error_of("not_a_directory", f"{name} is not a directory") from error
+                raise error_of("worktree_missing", f"{name} does not exist") from error
             raise
 
     @property

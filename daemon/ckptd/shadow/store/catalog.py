@@ -29,7 +29,7 @@ from ckptd.shadow.store.layout import (
 )
 from ckptd.shadow.store.metadata import Metadata, describe, owner_of, read_metadata
 from ckptd.shadow.store.operations import StoreWriter
-from ckptd.shadow.store.places import protected_reason
+from ckptd.shadow.store.places import why_protected
 from ckptd.shadow.store.reader import StoreReader
 from ckptd.shadow.store.repository import Repository, legacy_checkpoints
 from ckptd.shadow.store.settings import Settings
@@ -178,7 +178,7 @@ class ShadowCatalog:
         self._check_directory(path)
         check_real(path)
         _refuse_own(checkpoint_dir, path)
-        reason = protected_reason(path, self._settings)
+        reason = why_protected(path, self._settings)
         if reason is not None and not force:
             raise DomainError(
                 "protected_place",
