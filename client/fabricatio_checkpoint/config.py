@@ -152,10 +152,12 @@ def _absolute(path: object, environ: Mapping[str, str], cwd: str | None) -> str 
     if path.startswith(SCHEMES):
         return path
     if path == "~" or path.startswith("~/"):
-        path = home(environ) + path[1:]
+        path = os.path.join(home(environ), path[2:])
     elif path.startswith("~"):
         path = os.path.expanduser(path)
-    return os.path.normpath(os.path.join(cwd or "", path))
+    found = os.path.normpath(os.path.join(cwd or "", path))
+    # Two slashes in front mean what one means, but normpath leaves them.
+    return found[1:] if found.startswith("//") else found
 
 
 def _integer(least: int) -> Check:

@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 
+from ckpt_protocol.address import home_dir
 from fabricatio_checkpoint.errors import error_of
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ def places(environ: Mapping[str, str], cwd: str | None) -> Iterator[Place]:
 
 def home(environ: Mapping[str, str]) -> str:
     """Give the user's home directory."""
-    return environ.get("HOME") or os.path.expanduser("~")
+    return home_dir(environ)
 
 
 def global_file(environ: Mapping[str, str]) -> str:

@@ -46,6 +46,14 @@ _NOT_INHERITED = (
     "WATCHDOG_",
     "JOURNAL_STREAM",
     "INVOCATION_ID",
+    # How the caller wants its own program looked at: a warning of some library must not end the daemon.
+    "PYTHONWARNINGS",
+    "PYTHONDEVMODE",
+    "PYTHONINSPECT",
+    "PYTHONVERBOSE",
+    "PYTHONPROFILEIMPORTTIME",
+    "PYTHONTRACEMALLOC",
+    "PYTHONASYNCIODEBUG",
 )
 
 

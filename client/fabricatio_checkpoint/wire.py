@@ -64,7 +64,9 @@ def destination(path: AnyPath) -> Json:
     name = _name(path)
     if not name:
         raise error_of("bad_path", "an empty path where a destination is needed")
-    return encode(os.path.abspath(name))
+    place = os.path.abspath(name)
+    # Two slashes in front mean what one means, but abspath leaves them.
+    return encode(place[1:] if place.startswith(b"//") else place)
 
 
 def relative_path(path: AnyPath, roots: Iterable[bytes]) -> bytes:

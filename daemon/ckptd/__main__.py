@@ -7,6 +7,7 @@ import os
 import resource
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, MutableMapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -34,6 +35,8 @@ EXIT_BUG: Final = 70
 _SWITCH_INTERVAL_S: Final = 0.0005
 _GC_THRESHOLDS: Final = (50_000, 20, 50)
 _PATIENCE_S: Final = 60.0
+_NOT_OURS: Final = ("GIT_", "PYTHONWARNINGS")
+"""Variables about other programs, which the processes of the daemon do not inherit either."""
 
 _logger = logging.getLogger("ckptd")
 
@@ -48,6 +51,8 @@ class Options(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the daemon until it is told to stop or idle for long, or do a chore; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    # PYTHONWARNINGS is about the user's own programs; what a library deprecates is no reason to end.
+    warnings.simplefilter("ignore")
     if words[:1] == ["doctor"]:
         from ckptd.doctor import report
 
@@ -151,7 +156,7 @@ def _shadow_catalog() -> "Catalog":
         return Overrides(exclude, found.max_file_bytes, found.complaints, found.autosave_wishes())
 
     options = config.load(os.environ)
-    home = os.fsencode(os.path.realpath(os.environ.get("HOME") or os.path.expanduser("~")))
+    home = os.fsencode(os.path.realpath(addresses.home_dir(os.environ)))
     config_home = os.fsencode(os.environ.get("XDG_CONFIG_HOME", "")) or os.path.join(home, b".config")
     return ShadowCatalog(
         Settings(
@@ -226,7 +231,7 @@ def _prepare_process(environ: MutableMapping[str, str]) -> None:
     os.umask(0o077)
     # No directory is kept from being unmounted or removed.
     os.chdir("/")
-    for name in [name for name in environ if name.startswith("GIT_")]:
+    for name in [name for name in environ if name.startswith(_NOT_OURS)]:
         del environ[name]
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # A scan makes a hundred thousand short-lived objects and no cycle: looking for some among the models of large

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, cast
 
-from ckpt_protocol.address import SCHEMES
+from ckpt_protocol.address import SCHEMES, home_dir
 from ckpt_protocol.endpoint import parse
 from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.regular import read_regular
@@ -71,7 +71,7 @@ class WorktreeOptions(NamedTuple):
 
 def global_file(environ: Mapping[str, str]) -> str:
     """Give the path of the user's ``fabricatio.toml``."""
-    home = environ.get("HOME") or os.path.expanduser("~")
+    home = home_dir(environ)
     base = environ.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(base):
         mac = sys.platform == "darwin"
@@ -83,7 +83,7 @@ def load(environ: Mapping[str, str]) -> Config:
     """Read the global file and, above it, the environment. Never fails: what is wrong becomes a complaint."""
     complaints: list[str] = []
     path = global_file(environ)
-    home = environ.get("HOME") or os.path.expanduser("~")
+    home = home_dir(environ)
     values: dict[str, Any] = {}
     for source, table in ((path, _table(path, complaints)), ("environment", _variables(environ))):
         for name, check in _CHECKS.items():

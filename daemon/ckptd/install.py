@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ckpt_protocol.address import SCHEMES
+from ckpt_protocol.address import SCHEMES, home_dir
 from ckpt_protocol.version import BUILD
 from ckpt_protocol.wirepath import encode
 from ckptd import config
@@ -126,7 +126,7 @@ def _ran(commands: Sequence[tuple[str, ...]], units: list[str]) -> _Outcome:
 def _directory(environ: Mapping[str, str]) -> str:
     base = environ.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(base):
-        base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
+        base = os.path.join(home_dir(environ), ".config")
     return os.path.join(base, "systemd", "user")
 
 

@@ -5,6 +5,7 @@ import pwd
 from collections.abc import Mapping
 from typing import Final
 
+from ckpt_protocol.address import home_dir
 from ckpt_protocol.worktree import WatchReboot
 
 __all__ = ["survey"]
@@ -18,7 +19,7 @@ def survey(environ: Mapping[str, str], linger_dir: str = _LINGER) -> WatchReboot
     """Look whether the daemon's unit is there, starts with the session, and whether the session starts at boot."""
     base = environ.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(base):
-        base = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".config")
+        base = os.path.join(home_dir(environ), ".config")
     units = os.path.join(base, "systemd", "user")
     return WatchReboot(
         unit=os.path.exists(os.path.join(units, _UNIT)),

@@ -11,6 +11,7 @@ __all__ = [
     "InsecureDirectoryError",
     "ensure_private",
     "file_of",
+    "home_dir",
     "is_private",
     "run_dir",
     "socket_path",
@@ -32,11 +33,17 @@ class InsecureDirectoryError(OSError):
     """A directory for sockets or logs that others could write to, or that is not a directory of ours."""
 
 
+def home_dir(environ: Mapping[str, str]) -> str:
+    """The user's home: ``$HOME`` where that is an absolute path, else what the system knows; ``/`` if nothing."""
+    home = environ.get("HOME", "")
+    return home if os.path.isabs(home) else _home()
+
+
 def state_dir(environ: Mapping[str, str]) -> str:
     """The directory of logs and start locks: ``$XDG_STATE_HOME``, else ``~/.local/state``, and our name."""
     base = environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(base):
-        base = os.path.join(environ.get("HOME") or _home(), ".local", "state")
+        base = os.path.join(home_dir(environ), ".local", "state")
     return os.path.join(base, APP)
 
 
@@ -122,12 +129,15 @@ def _refuse_anothers(directory: str) -> None:
 
 
 def _home() -> str:
-    import pwd  # not on every system, and needed by nobody who has HOME
-
     try:
-        return pwd.getpwuid(os.getuid()).pw_dir
+        import pwd  # not on every system, and needed by nobody who has HOME
+
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except ImportError:
+        home = os.path.expanduser("~")
     except KeyError:
-        return "/"
+        home = ""
+    return home if os.path.isabs(home) else os.sep
 
 
 def is_private(directory: str) -> bool:

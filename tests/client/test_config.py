@@ -48,6 +48,21 @@ def test_defaults(place):
     assert (found["idle_exit_s"], found["autosave"], found["scan"]) == (1800, False, "auto")
 
 
+@pytest.mark.parametrize(
+    ("home", "given", "expected"),
+    [
+        ("/", None, "/.fabricatio-checkpoint"),
+        ("/", "~/stores", "/stores"),
+        ("/h/", "~", "/h"),
+        ("/h", "//stores", "/stores"),
+    ],
+)
+def test_the_root_is_a_home_as_any_other(place, home, given, expected):
+    """As in containers whose user is in no database."""
+    environ = {"HOME": home} if given is None else {"HOME": home, f"{FIELD}CHECKPOINT_DIR": given}
+    assert _read(place, "checkpoint_dir", **environ) == {"checkpoint_dir": expected}
+
+
 def test_each_place_outranks_the_next(place):
     environ = {}
     expected = 100

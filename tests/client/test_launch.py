@@ -121,6 +121,7 @@ def test_a_default_time_limit_of_the_process_does_not_reach_us(place):
 def test_starts_a_detached_daemon_that_outlives_the_client_and_its_group(place):
     path = _socket(place)
     environ = {**stub_environment(place), "GIT_DIR": "/elsewhere", "NOTIFY_SOCKET": "/n", "LISTEN_FDS": "1"}
+    environ |= {"PYTHONWARNINGS": "error", "PYTHONDEVMODE": "1", "PYTHONINSPECT": "1"}
     with open(place / "open-file", "w") as kept:
         client = _run_client(path, environ, start_new_session=True, pass_fds=[kept.fileno()], cwd=str(place))
         # Its end of file comes only when nobody holds the pipe any more.
@@ -134,6 +135,7 @@ def test_starts_a_detached_daemon_that_outlives_the_client_and_its_group(place):
     assert started["session"] == started["pid"] != client.pid
     assert started["cwd"] == "/"
     assert not {name for name in started["environ"] if name.startswith(("GIT_", "NOTIFY_", "LISTEN_"))}
+    assert not {"PYTHONWARNINGS", "PYTHONDEVMODE", "PYTHONINSPECT"} & started["environ"].keys()
     assert max(started["files"]) <= 3
     assert Connection(path, client="test").call("worktree.list", {})["workspaces"] == []
     assert len(_starts(place)) == 1

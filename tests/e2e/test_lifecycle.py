@@ -478,6 +478,14 @@ def test_no_git_on_the_path_and_next_to_no_environment(place: Place):
     assert place.done("daemon", "stop").out.startswith("the daemon has ended")
 
 
+def test_warnings_that_a_user_wants_as_errors_end_no_daemon(place: Place):
+    wishes = {"PYTHONWARNINGS": "error", "PYTHONDEVMODE": "1"}
+    (place.ws / "f").write_text("one\n")
+    place.done("save", "one", **wishes)
+    place.done("doctor", PYTHONWARNINGS="error")
+    place.done("daemon", "stop")
+
+
 def test_an_unreadable_git_configuration(place: Place):
     place.obey_permissions()
     (place.home / ".gitconfig").write_text("[user]\nname = x\n")

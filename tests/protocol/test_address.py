@@ -11,6 +11,7 @@ from ckpt_protocol.address import (
     MAX_SOCKET_PATH_BYTES,
     InsecureDirectoryError,
     ensure_private,
+    home_dir,
     run_dir,
     socket_path,
     state_dir,
@@ -40,6 +41,13 @@ def test_without_a_home_the_user_database_tells_and_not_the_environment_of_this_
     pwd = pytest.importorskip("pwd")
     assert os.environ["HOME"] != pwd.getpwuid(os.getuid()).pw_dir
     assert state_dir({}) == os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".local", "state", APP)
+
+
+def test_a_home_is_an_absolute_path():
+    known = home_dir({})
+    assert os.path.isabs(known)
+    assert home_dir({"HOME": ""}) == home_dir({"HOME": "relative"}) == known
+    assert home_dir({"HOME": "/"}) == "/"
 
 
 def test_the_socket_lies_in_the_runtime_directory(runtime):

@@ -43,7 +43,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> Said:
 
 def _parse(argv: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     socket = addresses.socket_path(environ, config.load(environ).socket)
-    stores_dir = os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".fabricatio-checkpoint")
+    stores_dir = os.path.join(addresses.home_dir(environ), ".fabricatio-checkpoint")
     parser = argparse.ArgumentParser(prog="ckptd doctor", description="Look for what is wrong; starts no daemon.")
     parser.add_argument("--fix", action="store_true", help="put right what can be, where no owner lives")
     parser.add_argument("--json", action="store_true", help="one JSON document")
