@@ -35,6 +35,7 @@ _STARTS = 3
 _ENDED_FROM_OUTSIDE = (0, -signal.SIGHUP, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM)
 """Exit codes of a daemon that somebody told to stop in its first moment: that is no reason not to start one."""
 
+_WRITABLE = "its logs and its socket need a directory that you can write to: set HOME, or XDG_STATE_HOME"
 _UNWRITABLE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _QUESTION = encode_frame(b'{"jsonrpc":"2.0","method":"daemon.status","params":{},"id":"start"}')
 """Answered once all is loaded. Any answer will do, also one of another version, and one that comes too late."""
@@ -82,7 +83,8 @@ def start(path: str, environ: Mapping[str, str]) -> "Channel":
     try:
         lock = _open_lock(directory, path)
     except OSError as error:
-        raise error_of("start_failed", f"cannot start the daemon: {error}") from error
+        hint = _WRITABLE if error.filename is not None else None
+        raise error_of("start_failed", f"cannot start the daemon: {error}", hint=hint) from error
     try:
         return _start_under(lock, path, directory, environ)
     finally:

@@ -89,6 +89,16 @@ def test_another_failure_proves_nothing_and_starts_nothing(place):
     assert not (place / "state").exists()
 
 
+def test_a_place_for_its_logs_that_cannot_be_made_is_named_with_what_to_set(place):
+    (place / "file").write_text("")
+    environ = {**stub_environment(place), "XDG_STATE_HOME": str(place / "file")}
+    with pytest.raises(DaemonStartError, match="Not a directory") as caught:
+        launch.connect(_socket(place), environ=environ)
+    assert caught.value.kind == "start_failed"
+    assert "XDG_STATE_HOME" in caught.value.hint
+    assert _starts(place) == []
+
+
 def test_no_descriptors_left_is_no_reason_to_start_one(place):
     path = _socket(place)
     program = (
