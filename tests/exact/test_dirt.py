@@ -48,7 +48,7 @@ def test_what_comes_during_a_scan_is_for_the_next_one():
     dirt.add(b"", b"a")
     dirt.add_folder(b"x")
     dirt.adopted(whole=True)
-    assert dirt.look() == {b"": {b"a"}, b"x": set()}
+    assert dirt.look() == {b"": {b"a"}, b"x": {b""}}
 
 
 def test_a_loss_during_a_scan_is_not_healed_by_it():

@@ -260,7 +260,7 @@ def test_its_word_is_held_against_the_disk(watched):
     # The watcher is made to forget what it has heard.
     desk.write(b"a/g", b"unheard")
     assert watched.witness.look() == {b"a": {b"g"}}
-    watched.witness.adopted(None)
+    watched.witness.adopted(tuple, whole=False)
     run_check(watched)
     assert desk.repo.watched.missed == 1
     saved = desk.save()

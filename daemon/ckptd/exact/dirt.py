@@ -5,7 +5,7 @@ from typing import Final
 __all__ = ["MOST_NAMES", "Dirt", "Names"]
 
 Names = dict[bytes, set[bytes]]
-"""Names by the path of their directory; one without names may have changed itself (its permission bits)."""
+"""Names by the path of their directory; an empty name is the directory itself, who may enter it for one."""
 
 MOST_NAMES: Final = 50_000
 """With more of them a scan of everything is cheaper than remembering them."""
@@ -39,8 +39,8 @@ class Dirt:
             self.lose("too many changes")
 
     def add_folder(self, folder: bytes) -> None:
-        """Take a directory whose own permission bits may have changed."""
-        self._fresh.setdefault(folder, set())
+        """Take a directory that may have changed itself: its permission bits, or its owner."""
+        self._fresh.setdefault(folder, set()).add(b"")
 
     def lose(self, reason: str) -> None:
         """Forget everything: only a scan of all that begins from now on brings it back."""

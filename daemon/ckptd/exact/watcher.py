@@ -3,7 +3,8 @@
 The system's queue of events tells when it has lost some; then, and whenever anything is not understood, the answer is
 "not known" and a whole scan sets it right. A cookie, a file that is made in a directory watched by the same instance,
 shows that every event of the time before has been read. What has no event: a write through a shared mapping until it
-is synced, and one through another name of a file if that name was made outside of the worktree since the last scan.
+is synced, and one through another name of a file if that name was made since the last scan outside of the worktree, or
+is gone by the next one.
 """
 
 import contextlib
@@ -43,6 +44,7 @@ _MASK: Final = int(_TELLS | flags.ONLYDIR | flags.DONT_FOLLOW)
 _APPEARED: Final = int(flags.CREATE | flags.MOVED_TO)
 _WENT: Final = int(flags.DELETE | flags.MOVED_FROM)
 _ENDED: Final = int(flags.DELETE_SELF | flags.MOVE_SELF | flags.UNMOUNT)
+_ABOVE: Final = int(flags.MOVE_SELF | flags.ONLYDIR | flags.DONT_FOLLOW)
 _IS_DIR: Final = int(flags.ISDIR)
 _OVERFLOW: Final = int(flags.Q_OVERFLOW)
 _IGNORED: Final = int(flags.IGNORED)
@@ -77,7 +79,9 @@ class ExactWatcher:
         self._device = 0
         self._cookie_wd = -1
         self._cookie_seen = -1
+        self._above: set[int] = set()
         self._numbers = itertools.count()
+        self._last_cookie = -1
         self._wanted: list[list[bytes]] = []
         self._ready = False
         self._ending = False
@@ -95,7 +99,10 @@ class ExactWatcher:
     def start(self, folders: Iterable[bytes]) -> None:
         """Begin to watch directories, given by their paths in the worktree, parents before children."""
         self._wanted.append(list(folders))
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._break(str(error))
 
     def look(self) -> Names | None:
         """Give what may have changed since the last adopted(), up to this moment; None where that is not known."""
@@ -111,16 +118,17 @@ class ExactWatcher:
         self.fallbacks += found is None
         return found
 
-    def adopted(self, folders: Callable[[], Iterable[bytes]] | None) -> None:
-        """The scan that began with the last look() counts now.
+    def adopted(self, folders: Callable[[], Iterable[bytes]], *, whole: bool) -> None:
+        """The scan that began with the last look() counts now; ``whole`` says that it looked at everything.
 
-        ``folders`` gives all directories where the scan looked at everything or rules have changed: those that are not
-        watched yet will be, and looked at again.
+        ``folders`` gives the directories that it has listed, parents first: those that are not watched yet will be, and
+        looked at again.
         """
         with self._lock:
-            self._dirt.adopted(whole=folders is not None)
-        if folders is not None and self._ready and self.broken is None:
-            self._wanted.append(list(folders()))
+            self._dirt.adopted(whole=whole)
+        wanted = list(folders()) if self._ready and self.broken is None else []
+        if wanted:
+            self._wanted.append(wanted)
             self._cookie()
 
     def doubt(self, reason: str) -> None:
@@ -155,7 +163,7 @@ class ExactWatcher:
             )
 
     def _cookie(self) -> int | None:
-        number = next(self._numbers)
+        number = self._last_cookie = next(self._numbers)
         path = os.path.join(self._folder, b"%d" % number)
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -179,10 +187,15 @@ class ExactWatcher:
                 self._work_off(self._inotify.read())
         except OSError as error:
             self._break(f"{error.strerror}")
+        except Exception as error:
+            # Whatever it is, nobody reads the events from here on.
+            _logger.exception("the watcher of a worktree has failed")
+            self._break(repr(error))
         finally:
             self._inotify.close()
 
     def _begin(self) -> None:
+        self._watch_above()
         found = os.lstat(self._root)
         self.place, self._device = (found.st_dev, found.st_ino), found.st_dev
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -192,10 +205,22 @@ class ExactWatcher:
         self._cookie_wd = self._inotify.add_watch(self._folder, int(flags.CREATE | flags.ONLYDIR))
         first = self._wanted.pop(0)
         for path in (b"", *first):
+            if self._ending:
+                return
             self._watch(path)
         with self._lock:
             self._ready = self.broken is None
             self._lock.notify_all()
+
+    def _watch_above(self) -> None:
+        """Notice that the way to the worktree leads elsewhere: new directories would be watched at a wrong place."""
+        assert self._inotify is not None
+        path = self._root
+        while path != os.path.dirname(path):
+            path = os.path.dirname(path)
+            # Where we may not look, nothing tells; then a scan finds another root.
+            with contextlib.suppress(OSError):
+                self._above.add(self._inotify.add_watch(path, _ABOVE))
 
     def _watch_all(self, folders: list[bytes]) -> None:
         """Watch what is not watched yet; what happened in there until now has to be looked at."""
@@ -218,7 +243,7 @@ class ExactWatcher:
     def _watch_below(self, top: bytes) -> None:
         """Watch a directory that has appeared, and what is in it: first the watch, then the list of names."""
         stack = [top]
-        while stack and self.broken is None:
+        while stack and self.broken is None and not self._ending:
             path = stack.pop()
             if (path and self._is_out(path)) or not self._watch(path):
                 continue
@@ -251,8 +276,10 @@ class ExactWatcher:
     def _work_off(self, events: list[Event]) -> None:
         seen = -1
         for event in events:
-            if event.wd == self._cookie_wd and event.name:
-                seen = int(event.name)
+            if event.wd == self._cookie_wd:
+                seen = self._cookie_of(event, seen)
+            elif event.wd in self._above:
+                self._break("a directory above the worktree was moved or unmounted")
             elif event.mask & _OVERFLOW:
                 self._overflow()
             else:
@@ -264,6 +291,12 @@ class ExactWatcher:
             with self._lock:
                 self._cookie_seen = seen
                 self._lock.notify_all()
+
+    def _cookie_of(self, event: Event, seen: int) -> int:
+        if event.mask & _IGNORED:
+            self._break("its directory for cookies is gone")
+        # Somebody else's file says nothing.
+        return int(event.name) if event.name.isdecimal() and int(event.name) <= self._last_cookie else seen
 
     def _take(self, event: Event) -> None:
         node = self._tree.by_wd(event.wd)
@@ -319,7 +352,10 @@ class ExactWatcher:
         if (found.st_dev, found.st_ino) != self.place:
             self._break("the worktree was replaced")
             return
+        # What is known of watches may be wrong as well: a directory may have been another one in between.
+        before, self._tree = self._tree, WatchTree()
         self._watch_below(b"")
+        self._give_back([wd for wd in before.descriptors() if self._tree.by_wd(wd) is None])
 
     def _note(self, path: bytes) -> None:
         folder, _, name = path.rpartition(b"/")

@@ -48,6 +48,10 @@ class WatchTree:
             node = node.below.get(part) if node is not None else None
         return node
 
+    def descriptors(self) -> list[int]:
+        """Give all descriptors that are in use."""
+        return list(self._by_wd)
+
     def by_wd(self, wd: int) -> Node | None:
         """Give the node of a descriptor; None for one that is not in use any more."""
         return self._by_wd.get(wd)

@@ -3,19 +3,21 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-__all__ = ["Look", "covers", "look_at"]
+__all__ = ["Look", "covers", "look_at", "look_into"]
 
 
 class Look:
     """What to look at in one directory.
 
     ``names`` may have been made, changed or deleted; one that is a directory is walked whole. ``below`` are
-    directories that are themselves unchanged, with names in them to look at.
+    directories that are themselves unchanged, with names in them to look at. ``itself``: who may enter the directory
+    may be somebody else now, so that each of its names is looked at, but not what is in directories that are known.
     """
 
-    __slots__ = ("below", "names")
+    __slots__ = ("below", "itself", "names")
 
     def __init__(self) -> None:
+        self.itself = False
         self.names: Final[set[bytes]] = set()
         self.below: Final[dict[bytes, Look]] = {}
 
@@ -28,14 +30,24 @@ class Look:
 
 
 def look_at(names: Mapping[bytes, Iterable[bytes]]) -> Look:
-    """Make a tree of what is given as names by the path of their directory (empty: the root)."""
+    """Make a tree of what is given as names by the path of their directory (empty: the root).
+
+    An empty name is the directory itself.
+    """
     root = Look()
     for folder, some in names.items():
-        look = root
-        for part in folder.split(b"/") if folder else ():
-            look = look.child(part)
+        look = look_into(root, folder)
         look.names.update(some)
+        look.itself = look.itself or b"" in look.names
+        look.names.discard(b"")
     return root
+
+
+def look_into(look: Look, folder: bytes) -> Look:
+    """Give the look at a directory anywhere below."""
+    for part in folder.split(b"/") if folder else ():
+        look = look.child(part)
+    return look
 
 
 def covers(tops: frozenset[bytes], path: bytes) -> bool:

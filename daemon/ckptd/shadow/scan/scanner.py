@@ -24,7 +24,7 @@ from ckptd.shadow.scan.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, STORE
 from ckptd.shadow.scan.foreignstore import is_store_folder
 from ckptd.shadow.scan.frames import DIR_FLAGS, Frame, FrameStack, reopen
 from ckptd.shadow.scan.helpers import HashJob, Help, HelperRun
-from ckptd.shadow.scan.look import Look, covers
+from ckptd.shadow.scan.look import Look, covers, look_into
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.mounts import clock_margin_ns, mounts_below
 from ckptd.shadow.scan.reading import STREAM_ABOVE_BYTES, ReadResult, read_file, read_link, refuse_shortage
@@ -69,7 +69,8 @@ class ScanResult(NamedTuple):
 
     ``unknown_rules`` are ignore files that could not be read. ``linked`` are the files with more than one name,
     ``mounts`` the mount points below the root, ``place`` its device and inode, ``repositories`` what was known by
-    then of Git repositories in it. ``partial``: only what was said to have changed was looked at.
+    then of Git repositories in it. ``partial``: only what was said to have changed was looked at. ``entered`` are the
+    directories that were listed whole, parents first.
     """
 
     root: DirNode
@@ -85,6 +86,7 @@ class ScanResult(NamedTuple):
     place: tuple[int, int] = (0, 0)
     repositories: tuple[Basis, ...] = ()
     partial: bool = False
+    entered: tuple[bytes, ...] = ()
 
 
 class Scanner:
@@ -145,14 +147,16 @@ class Scanner:
     ) -> ScanResult | None:
         """Look at some names only, and take everything else as ``before`` has it, which was a scan by this scanner.
 
-        None where that cannot be right: rules, mounts or the root itself are no longer what they were. Files with
-        more than one name are looked at in any case. Raises DomainError as scan() does.
+        None where that cannot be right: rules, mounts or the root itself are no longer what they were, or a file has
+        become known to have more than one name, for any path may be the other. Such files are looked at in any case,
+        and so is what was skipped, and what was a store. Raises DomainError as scan() does.
         """
         if before.problems or before.unknown_rules or not all(map(self._basis_maker.is_current, before.repositories)):
             return None
-        for path in before.linked:
+        stores = [item.path for item in before.excluded if item.reason == STORE]
+        for path in (*before.linked, *(item.path for item in before.skipped), *stores):
             folder, _, name = path.rpartition(b"/")
-            _look_into(look, folder).names.add(name)
+            look_into(look, folder).names.add(name)
         pulse = Pulse(cancelled, progress)
         walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, False, pulse, _keep_nothing, _help_nothing)
         try:
@@ -183,8 +187,11 @@ class Scanner:
         frame = Frame(fd, b"", b"", stat.S_IMODE(found.st_mode), old, self._basis_maker.root)
         frame.look = look
         root = walk.run(frame)
+        repositories = self._basis_maker.take_repositories()
         if before is not None:
-            walk.carry_over(before)
+            if not walk.linked <= before.linked:
+                raise _ElsewhereError
+            repositories += walk.carry_over(before)
         unknown = self._basis_maker.take_unknown_rules()
         problems = self._basis_maker.take_problems()
         listed = {item.path for item in walk.skipped}
@@ -201,8 +208,9 @@ class Scanner:
             frozenset(walk.linked),
             walk.mounts,
             place,
-            (*self._basis_maker.take_repositories(), *(before.repositories if before is not None else ())),
+            tuple(repositories),
             partial=before is not None,
+            entered=tuple(walk.entered),
         )
 
     def _open_root(self) -> tuple[int, os.stat_result]:
@@ -223,12 +231,6 @@ class Scanner:
 
 class _ElsewhereError(Exception):
     """What a partial scan would build on is not there any more."""
-
-
-def _look_into(look: Look, folder: bytes) -> Look:
-    for part in folder.split(b"/") if folder else ():
-        look = look.child(part)
-    return look
 
 
 class _Walk:
@@ -266,13 +268,15 @@ class _Walk:
         self.listed_count = 0
         self.linked: set[bytes] = set()
         self.looked_at: set[bytes] = set()
+        self.entered: list[bytes] = []
 
-    def carry_over(self, before: ScanResult) -> None:
-        """Take over what an earlier scan said of paths that this one has not looked at."""
+    def carry_over(self, before: ScanResult) -> list[Basis]:
+        """Take over what an earlier scan said of paths that this one has not looked at; give its repositories there."""
         tops = frozenset(self.looked_at)
         self.skipped += [item for item in before.skipped if not covers(tops, item.path)]
         self.excluded += [item for item in before.excluded if not covers(tops, item.path)]
         self.linked |= {path for path in before.linked if not covers(tops, path)}
+        return [basis for basis in before.repositories if not covers(tops, basis.path)]
 
     def run(self, root: Frame) -> DirNode:
         self._stack = stack = FrameStack(root)
@@ -375,6 +379,7 @@ class _Walk:
             frame.is_store = True
             self.excluded.append(Exclusion(frame.path, STORE, "checkpoints of another worktree"))
             return
+        self.entered.append(frame.path)
         frame.basis = self._basis_maker.enter(frame.basis, frame.path, frame.fd, items, frame.old)
         known = frame.old if frame.old is not None and frame.old.basis is frame.basis else None
         if frame.only_tracked:
@@ -409,11 +414,27 @@ class _Walk:
             return False
         if (basis is not frame.basis and basis.parent is not frame.basis) or b".lock" in old.entries:
             return False
+        if look.itself and not self._look_everywhere(frame, look, old):
+            return False
         frame.basis = basis
         frame.entries, frame.children, frame.ignored = dict(old.entries), dict(old.children), set(old.ignored)
         for name in (*look.names, *(name for name in look.below if name not in look.names)):
             self._look_at(frame, name, look, old)
         return True
+
+    @staticmethod
+    def _look_everywhere(frame: Frame, look: Look, old: DirNode) -> bool:
+        """Have each name looked at; False where the directory has rules, or can't be listed any more."""
+        try:
+            names = {name.encode(_ENCODING, _ERRORS) for name in os.listdir(frame.fd)}
+        except OSError:
+            return False
+        for name in names | old.entries.keys() | old.children.keys():
+            if name in old.children:
+                look.child(name)
+            else:
+                look.names.add(name)
+        return TELLING.isdisjoint(names)
 
     def _look_at(self, frame: Frame, name: bytes, look: Look, old: DirNode) -> None:
         """Decide anew about a name, or go into a directory that is known to be what it was."""
@@ -609,9 +630,11 @@ class _Walk:
             return None
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                self.looked_at.add(path)
                 self._skip(path, UNSTABLE, "changed its type while it was read")
                 return None
             refuse_shortage(error, path)
+            self.looked_at.add(path)
             self._skip(path, UNREADABLE, error.strerror)
             parent.children[name] = self._build({}, {}, frozenset(), perm, None, None)
             return None

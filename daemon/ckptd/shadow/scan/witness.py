@@ -26,12 +26,16 @@ class Witness(Protocol):
     def look(self) -> dict[bytes, set[bytes]] | None:
         """Give names by directory that may have changed since the last adopted(), up to this moment.
 
-        None where that is not known.
+        An empty name is the directory itself. None where that is not known.
         """
         ...
 
-    def adopted(self, folders: Callable[[], Iterable[bytes]] | None) -> None:
-        """The scan that began with the last look() counts. ``folders`` gives all directories, if they may be new."""
+    def adopted(self, folders: Callable[[], Iterable[bytes]], *, whole: bool) -> None:
+        """The scan that began with the last look() counts; ``whole`` says that it looked at everything.
+
+        ``folders`` gives the directories that it has listed, all of them or those that it had to, parents first: each
+        must be watched from now on, whatever was thought of it when it appeared.
+        """
         ...
 
     def doubt(self, reason: str) -> None:

@@ -11,7 +11,7 @@ from ckptd.shadow.scan.basis import Basis
 from ckptd.shadow.scan.look import look_at
 from ckptd.shadow.scan.model import DirNode, iter_nodes
 from ckptd.shadow.scan.mounts import is_local
-from ckptd.shadow.scan.scanner import TELLING, ScanLimits, Scanner, ScanResult
+from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
 from ckptd.shadow.scan.witness import Witness
 from ckptd.shadow.store.settings import Settings
 from ckptd.shadow.store.watchcheck import differing, is_told
@@ -19,6 +19,8 @@ from ckptd.shadow.store.watchcheck import differing, is_told
 __all__ = ["WatchedScan"]
 
 _CHECK_EVERY_S: Final = 600.0
+_PAUSE_S: Final = 60.0
+_LONGEST_PAUSE_S: Final = 3600.0
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +39,9 @@ class WatchedScan:
         self._witness: Witness | None = None
         self._last: tuple[ScanResult, ScanLimits] | None = None
         self._counts: tuple[ScanResult, ScanLimits] | None = None
-        self._rules_moved = False
+        self._mounts: frozenset[bytes] = frozenset()
+        self._pause_s = 0.0
+        self._not_before_s = 0.0
         self._begun_s = 0.0
         self._taken = 0
         self._checked_s = time.monotonic()
@@ -56,16 +60,13 @@ class WatchedScan:
     ) -> ScanResult | None:
         """Scan what the witness names; None where everything has to be looked at, which begins now."""
         self._begun_s = time.monotonic()
-        self._rules_moved = True
         names = self._witness.look() if self._witness is not None else None
         if names is None or whole or self._counts is None:
             return None
         before, limits = self._counts
         if before.root is not model or limits != scanner.limits or before.place != self._place():
             return None
-        self._rules_moved = any(not TELLING.isdisjoint(some) for some in names.values())
         found = scanner.rescan(before, look_at(names), sink, cancelled=cancelled, progress=progress)
-        self._rules_moved = self._rules_moved or found is None
         self._taken += found is not None
         return found
 
@@ -73,17 +74,35 @@ class WatchedScan:
         """Take note of a scan; one that took too long is a reason to have the worktree watched from now on."""
         self._last = (found, scanner.limits)
         witness = self._witness
-        if witness is not None and (witness.broken is not None or found.place != witness.place != (0, 0)):
-            _logger.info("the worktree is not watched any more: %s", witness.broken or "it was replaced")
+        reason = self._ended(witness, found) if witness is not None else None
+        if reason is not None:
+            _logger.info("the worktree is not watched any more: %s", reason)
             self.close()
         maker = self._settings.witness_maker
-        if self._witness is None and maker is not None and self._took_too_long(found):
+        if self._witness is None and maker is not None and self._took_too_long(found, scanner.limits):
+            self._mounts = found.mounts
             self._witness = maker(self._worktree, self._folder, self._guard, self._is_ignored)
             self._witness.start(_folders(found.root))
 
-    def _took_too_long(self, found: ScanResult) -> bool:
+    def _ended(self, witness: Witness, found: ScanResult) -> str | None:
+        """Tell why a witness is of no use any more; one that fails again and again waits longer each time."""
+        if witness.broken is not None:
+            self._not_before_s = time.monotonic() + self._pause_s
+            self._pause_s = min(max(_PAUSE_S, self._pause_s * 2), _LONGEST_PAUSE_S)
+            return witness.broken
+        if found.place != witness.place != (0, 0):
+            return "it was replaced"
+        # A watch is on what a path led to by then.
+        return "something else is mounted in it" if found.mounts != self._mounts else None
+
+    def _took_too_long(self, found: ScanResult, limits: ScanLimits) -> bool:
         """Tell whether looking took longer than it should; reading what is new says nothing about the next scan."""
         budget_ms = self._settings.scan_budget_ms
+        if time.monotonic() < self._not_before_s:
+            return False
+        if found.mounts and not limits.one_file_system:
+            # What is mounted there may be another machine's.
+            return False
         if not is_local(found.place[0]):
             # What another machine writes has no event here.
             return False
@@ -99,7 +118,9 @@ class WatchedScan:
             return
         self._counts = self._last
         if self._witness is not None:
-            self._witness.adopted((lambda: _folders(root)) if self._rules_moved else None)
+            found = self._counts[0]
+            folders = (lambda: found.entered) if found.partial else (lambda: _folders(root))
+            self._witness.adopted(folders, whole=not found.partial)
 
     def is_check_due(self) -> bool:
         """Tell whether the witness's word has been taken for long enough to be held against the disk again."""
