@@ -146,6 +146,10 @@ def test_stores_that_cannot_be_read(place: Place, store: Path):
         assert (one["check"], one["state"], one["path"]) == ("store", "remains", str(store))
         assert snapshot(store) == before
     metadata.write_text(good)
+    (store / "ckpt").rename(store.parent / "ckpt.gone")
+    (one,) = findings(place)
+    assert "no metadata" in one["problem"]
+    (store.parent / "ckpt.gone").rename(store / "ckpt")
     (store / "HEAD").rename(store / "HEAD.gone")
     (one,) = findings(place)
     assert "has no HEAD" in one["problem"]

@@ -260,6 +260,52 @@ def test_a_lost_head_is_set_again(desk: Desk):
         assert desk.head() == second.id
 
 
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    # What is derived and cannot even be replaced is done without; HEAD is asked for by readers.
+    [(b"HEAD", harm) for harm in ("deleted", "empty", "loop")]
+    + [(b"ckpt/model", harm) for harm in ("deleted", "empty", "loop", "folder")]
+    + [(b"ckpt/settled", harm) for harm in ("deleted", "empty", "loop", "folder")],
+)
+def test_what_can_be_made_again_keeps_no_store_shut(desk: Desk, name: bytes, harm: str):
+    desk.write(b"a", b"1")
+    first = desk.save()
+    desk.write(b"a", b"2")
+    desk.reset()
+    desk.close()
+    path = os.path.join(desk.folder, name)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    if harm == "empty":
+        open(path, "wb").close()
+    elif harm == "folder":
+        os.mkdir(path)
+    elif harm == "loop":
+        os.symlink(os.path.basename(path), path)
+    assert desk.head() == first.id
+    assert desk.changes() == []
+    desk.write(b"a", b"3")
+    second = desk.save()
+    assert desk.cat(second.id, b"a") == b"3"
+    desk.reopen()
+    assert desk.head() == second.id
+
+
+def test_a_copy_without_packs_is_told_and_takes_new_saves(desk: Desk):
+    desk.write(b"a", b"1")
+    first = desk.save()
+    desk.close()
+    desk.damaged = True
+    shutil.rmtree(os.path.join(desk.folder, b"objects"))
+    with pytest.raises(DomainError, match="object_missing"):
+        desk.reset(first.id)
+    desk.write(b"a", b"2")
+    second = desk.save()
+    assert second.seq == 2
+    desk.write(b"a", b"3")
+    assert desk.reset(second.id).written == ["a"]
+
+
 def test_leftovers_are_swept(desk: Desk):
     desk.write(b"a", b"1")
     saved = desk.save(tag="t")

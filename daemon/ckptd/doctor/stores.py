@@ -19,6 +19,7 @@ __all__ = ["check"]
 
 _FOLDER: Final = re.compile(rb"\.new-[0-9a-f]{16}|\.old-[0-9a-f]{16}-.*", re.DOTALL)
 _TEMPORARY: Final = re.compile(rb"\.tmp-[0-9a-f]{16}(\.pack|\.idx)?|tmp_(pack|idx|rev|obj|mtimes)_.+|.+\.lock|gc\.pid")
+_STORE: Final = re.compile(rb".*_[0-9a-f]{16}", re.DOTALL)
 _FAN_OUT: Final = re.compile(rb"[0-9a-f]{2}")
 
 
@@ -40,7 +41,7 @@ def check(case: Case) -> Iterator[Finding]:
             if owner is None:
                 problem = f"{to_text(path)} was left half-made or half-deleted"
                 yield Finding("leftover", path, problem, "delete it", partial(_delete, case.checkpoint_dir, path))
-        elif os.path.isdir(os.path.join(path, b"ckpt")):
+        elif os.path.isdir(os.path.join(path, b"ckpt")) or _is_rest(path):
             yield from _store(path)
             if owner is None:
                 yield from _leftovers(case.checkpoint_dir, path)
@@ -71,6 +72,11 @@ def _store(folder: bytes) -> Iterator[Finding]:
         if not os.path.lexists(os.path.join(folder, part)):
             problem = f"the store {to_text(folder)} has no {part.decode()}"
             yield Finding("store", folder, problem, "restore it from a backup, or move it away")
+
+
+def _is_rest(path: bytes) -> bool:
+    """Tell whether a folder was a store of ours, and has lost what makes it one."""
+    return _STORE.fullmatch(path) is not None and os.path.isdir(os.path.join(path, b"objects"))
 
 
 def _leftovers(checkpoint_dir: bytes, folder: bytes) -> Iterator[Finding]:

@@ -3,10 +3,10 @@
 import os
 from typing import Final
 
-from ckptd.errors import from_os_error
+from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.failpoint import reach
 
-__all__ = ["TEMP_PREFIX", "fsync_dir", "read_if_there", "replace_file"]
+__all__ = ["TEMP_PREFIX", "fsync_dir", "read_derived", "read_if_there", "replace_file"]
 
 TEMP_PREFIX: Final = b".tmp-"
 """Begins the names of files in the making. With the dot, none is ever taken for a ref, by git or by us."""
@@ -56,3 +56,16 @@ def read_if_there(path: bytes) -> bytes | None:
         return None
     except OSError as error:
         raise from_os_error(error, "read", path) from error
+
+
+def read_derived(path: bytes) -> bytes | None:
+    """Read a file that can be made again; None also where something else is in its place, or it cannot be read.
+
+    Raises DomainError ``too_many_files``: that is no word about the file.
+    """
+    try:
+        return read_if_there(path)
+    except DomainError as error:
+        if error.kind == "too_many_files":
+            raise
+        return None

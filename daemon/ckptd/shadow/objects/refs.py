@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import fsync_dir, read_if_there, replace_file
+from ckptd.shadow.objects.durable import fsync_dir, read_derived, read_if_there, replace_file
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.packedrefs import PackedRefs
 
@@ -213,7 +213,7 @@ class Refs:
 
     def head(self) -> bytes | None:
         """Give the id in HEAD, None while there is none."""
-        data = read_if_there(os.path.join(self._git_dir, b"HEAD"))
+        data = read_derived(os.path.join(self._git_dir, b"HEAD"))
         return data.strip() if data is not None and _ID.fullmatch(data.strip()) else None
 
     def write_head(self, commit: bytes | None) -> None:

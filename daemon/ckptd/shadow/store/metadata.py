@@ -14,6 +14,8 @@ __all__ = ["FORMAT", "Metadata", "describe", "owner_of", "read_metadata", "write
 
 FORMAT: Final = 1
 
+_WAY_OUT: Final = "bring ckpt/metadata.json back from a backup, or move the folder away and begin anew; git can read it"
+
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """``parent_dev`` and ``parent_fsid`` tell later whether a missing worktree is gone or only not mounted.
@@ -73,7 +75,9 @@ def read_metadata(folder: bytes) -> Metadata:
     _refuse_anothers(folder)
     data = read_if_there(_path(folder))
     if data is None:
-        raise DomainError("store_damaged", f"{to_text(folder)} is not a store: it has no metadata", paths=(folder,))
+        raise DomainError(
+            "store_damaged", f"{to_text(folder)} is not a store: it has no metadata", hint=_WAY_OUT, paths=(folder,)
+        )
     try:
         number = msgspec.json.decode(data, type=_Format).format
         if number != FORMAT:
@@ -87,7 +91,7 @@ def read_metadata(folder: bytes) -> Metadata:
         check_absolute(metadata.path)
     except (msgspec.MsgspecError, PathError) as error:
         raise DomainError(
-            "store_damaged", f"the metadata of {to_text(folder)} is malformed", paths=(folder,)
+            "store_damaged", f"the metadata of {to_text(folder)} is malformed", hint=_WAY_OUT, paths=(folder,)
         ) from error
     return metadata
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import read_if_there
+from ckptd.shadow.objects.durable import read_derived
 from ckptd.shadow.objects.refs import CHECKPOINTS, Refs, seq_name
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import load_checkpoint
@@ -31,10 +31,11 @@ def check_records(folder: bytes, notes: list[str]) -> Iterator[tuple[bytes, str]
     _, damaged = _read_log(folder)
     if damaged:
         yield b"ckpt/log", f"{damaged} lines cannot be read; operations that stood in them cannot be undone"
-    model = read_if_there(os.path.join(folder, b"ckpt", b"model"))
-    if model is not None and load_model(model) is None:
+    path = os.path.join(folder, b"ckpt", b"model")
+    model = read_derived(path)
+    if (model is None and os.path.lexists(path)) or (model is not None and load_model(model) is None):
         notes.append("ckpt/model: damaged or of another version; the next save makes it anew")
-    head = read_if_there(os.path.join(folder, b"HEAD"))
+    head = read_derived(os.path.join(folder, b"HEAD"))
     if head is None or not _HEAD.fullmatch(head):
         notes.append("HEAD: damaged; it is set again from the operation log when the store is opened")
 

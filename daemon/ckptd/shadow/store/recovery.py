@@ -29,11 +29,15 @@ RESTORES: Final[tuple[Verb, ...]] = ("reset", "rollback", "undo", "redo")
 
 
 def sweep(folder: bytes) -> None:
-    """Remove what a killed process left half-written. The data lock is held, so no living one can own it.
+    """Remove what a killed process left half-written, and make the folder that packs need.
+
+    The data lock is held, so no living process can own any of it.
 
     A disk that refuses is no reason to keep a store shut: what is left takes space and nothing else.
     """
     try:
+        # A tool that copies files alone takes no empty folder along.
+        os.makedirs(os.path.join(folder, b"objects", b"pack"), 0o700, exist_ok=True)
         clear_deltas(folder)
         for path in (b"", b"ckpt", b"objects/pack", b"refs"):
             _sweep_tree(os.path.join(folder, path), deep=path == b"refs")

@@ -14,7 +14,7 @@ from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.errors import DomainError, from_os_error
 from ckptd.regular import read_regular
 from ckptd.shadow.ignore.chain import IgnoreChain
-from ckptd.shadow.objects.durable import read_if_there, replace_file
+from ckptd.shadow.objects.durable import read_derived, replace_file
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.objects.pack import ObjectSink, PackWriter
@@ -425,7 +425,7 @@ class Repository:
 
     def _load_model(self) -> None:
         self._fingerprint = self.objects.fingerprint()
-        data = read_if_there(self._model_path)
+        data = read_derived(self._model_path)
         loaded = load_model(data, boot_id()) if data is not None else None
         if loaded is not None:
             root, fingerprint = loaded

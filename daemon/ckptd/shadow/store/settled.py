@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable
 
 from ckptd.errors import DomainError
-from ckptd.shadow.objects.durable import read_if_there, replace_file
+from ckptd.shadow.objects.durable import read_derived, replace_file
 from ckptd.shadow.trees.compare import compare, same_state
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.view import DirectoryView, find_state
@@ -23,7 +23,7 @@ class Settled:
 
     def __init__(self, folder: bytes) -> None:
         self._path = os.path.join(folder, b"ckpt", _NAME)
-        self._key: bytes | None = read_if_there(self._path)
+        self._key: bytes | None = read_derived(self._path)
         self._expected: tuple[DirectoryView, dict[bytes, State | None]] | None = None
 
     def expect(self, before: DirectoryView, steps: Iterable[Step]) -> None:
