@@ -290,6 +290,10 @@ class AsyncCheckpointService:
     def prune(self) -> None:
         """Prune as prune_invalid() does, and say what went."""
 
+    @_of_blocking(CheckpointService.adopt)
+    def adopt(self) -> None:
+        """Let a directory go on with the history of a worktree that was moved there."""
+
     async def events(
         self, worktree_dir: AnyPath | None = None, *, kinds: Iterable[str] = ()
     ) -> AsyncGenerator[Event, None]:

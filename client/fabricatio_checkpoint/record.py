@@ -337,3 +337,24 @@ class PruneResult:
         """Read the wire's form."""
         pruned = tuple(PrunedStore.from_wire(each) for each in wire["pruned"])
         return cls(pruned, _paths(wire, "unreachable"), wire["dry_run"])
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """A history that a moved worktree goes on with: its ``path`` now and its ``old`` one; ids are as they were.
+
+    ``sure``: inode and birth time say that it is the same directory; else only the caller does.
+    """
+
+    path: str
+    old: str
+    store: str
+    checkpoints: int
+    sure: bool
+    dry_run: bool
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        paths = (path_text(wire["path"]), path_text(wire["old"]), path_text(wire["store"]))
+        return cls(*paths, wire["checkpoints"], wire["sure"], wire["dry_run"])

@@ -11,7 +11,7 @@ from fabricatio_checkpoint.config import checkpoint_config
 from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import error_of
 from fabricatio_checkpoint.events import EventStream
-from fabricatio_checkpoint.record import PruneResult, Workspace
+from fabricatio_checkpoint.record import Adoption, PruneResult, Workspace
 from fabricatio_checkpoint.store import AnyPath, CheckPointStore, call
 from fabricatio_checkpoint.upkeep import UsageResult
 
@@ -99,6 +99,26 @@ class CheckpointService:
         result = call(self._connection, "store.prune", params, PruneResult.from_wire)
         with _LOCK:
             # A directory that comes back gets a new store at its next get_store().
+            self._opened.clear()
+        return result
+
+    def adopt(self, worktree_dir: AnyPath, old: AnyPath, *, force: bool = False, dry_run: bool = False) -> Adoption:
+        """Let a directory go on with the history of a worktree that was moved there; ids stay as they are.
+
+        ``old`` is the path where it was, or the folder of its store; ``force`` allows protected places, ``dry_run``
+        only tells what would be adopted. Raises StateError: ``not_tracked`` where ``old`` has no history,
+        ``two_claimants`` where something is at the old path, or the directory has checkpoints of its own.
+        """
+        params = {
+            "checkpoint_dir": wire.directory(self._root),
+            "worktree": wire.worktree(wire.real_directory(worktree_dir)),
+            "token": wire.new_token(),
+            "old": wire.directory(wire.former_place(old)),
+            "force": force,
+            "dry_run": dry_run,
+        }
+        result = call(self._connection, "worktree.adopt", params, Adoption.from_wire)
+        with _LOCK:
             self._opened.clear()
         return result
 

@@ -14,7 +14,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["AnyPath", "Json", "destination", "directory", "new_token", "real_directory", "relative_path", "worktree"]
+__all__ = [
+    "AnyPath",
+    "Json",
+    "destination",
+    "directory",
+    "former_place",
+    "new_token",
+    "real_directory",
+    "relative_path",
+    "worktree",
+]
 
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 """A path as callers may give it."""
@@ -54,6 +64,19 @@ def real_directory(path: AnyPath) -> bytes:
     if not name:
         raise error_of("bad_path", "an empty path where a directory is needed")
     return os.path.realpath(name)
+
+
+def former_place(path: AnyPath) -> bytes:
+    """Give the absolute path of a directory that was moved away; a relative one starts at the process's directory.
+
+    Links on the way are resolved, but not a last one: it may lead to where the directory is now. Raises InputError
+    for an empty path and one with NUL.
+    """
+    name = _name(path)
+    if not name:
+        raise error_of("bad_path", "an empty path where a directory is needed")
+    parent, base = os.path.split(os.path.abspath(name))
+    return os.path.join(os.path.realpath(parent), base)
 
 
 def destination(path: AnyPath) -> Json:

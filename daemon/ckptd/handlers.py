@@ -157,6 +157,14 @@ async def forget(daemon_: Daemon, _asked: Asked, params: worktree.ForgetParams) 
     return await daemon_.manager.forget(_directory(params), params.worktree)
 
 
+async def adopt(daemon_: Daemon, _asked: Asked, params: worktree.AdoptParams) -> worktree.AdoptResult:
+    """Go on with the history of a worktree that was moved."""
+    old = from_wire(params.old)
+    return await daemon_.manager.adopt(
+        _directory(params), params.worktree, old, force=params.force, dry_run=params.dry_run
+    )
+
+
 async def save(daemon_: Daemon, asked: Asked, params: checkpoint.SaveParams) -> checkpoint.SaveResult:
     """Make a checkpoint, and the store for it if there is none."""
     caller, directory = asked.caller, _directory(params)
@@ -339,6 +347,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "worktree.list": list_worktrees,
     "worktree.status": status,
     "worktree.forget": forget,
+    "worktree.adopt": adopt,
     "worktree.watch": watch,
     "worktree.resume": resume,
     "checkpoint.save": save,

@@ -60,6 +60,8 @@ _ROWS: Final = (
     ErrorKind("rules_drop", 2018, "state", False),
     ErrorKind("destination_exists", 2019, "state", False),
     ErrorKind("deadline_exceeded", 2020, "state", True),
+    ErrorKind("worktree_moved", 2021, "state", False),
+    ErrorKind("two_claimants", 2022, "state", False),
     # storage, 3000
     ErrorKind("store_damaged", 3001, "storage", False),
     ErrorKind("store_format", 3002, "storage", False),

@@ -26,6 +26,7 @@ _ROWS: Final = (
     Method("worktree.list", worktree.ListParams, worktree.ListResult, False),
     Method("worktree.status", worktree.StatusParams, worktree.StatusResult, False),
     Method("worktree.forget", worktree.ForgetParams, worktree.ForgetResult, True),
+    Method("worktree.adopt", worktree.AdoptParams, worktree.AdoptResult, True),
     Method("worktree.watch", worktree.WatchParams, worktree.WatchResult, True),
     Method("worktree.resume", worktree.ResumeParams, checkpoint.RestoreResult, True),
     Method("checkpoint.save", checkpoint.SaveParams, checkpoint.SaveResult, True),

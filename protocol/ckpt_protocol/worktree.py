@@ -14,6 +14,8 @@ from ckpt_protocol.structs import (
 )
 
 __all__ = [
+    "AdoptParams",
+    "AdoptResult",
     "ForgetParams",
     "ForgetResult",
     "Interruption",
@@ -218,3 +220,32 @@ class ForgetResult(Result, frozen=True, kw_only=True):
 
     store: WirePath
     checkpoints: int
+
+
+class AdoptParams(Request, frozen=True, kw_only=True):
+    """``worktree.adopt``: go on with the history of a worktree that was moved here.
+
+    ``old`` is the path where it was, or the folder of its store. ``force`` allows a protected place. ``dry_run``
+    changes nothing.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    token: Token
+    old: WirePath
+    force: bool = False
+    dry_run: bool = False
+
+
+class AdoptResult(Result, frozen=True, kw_only=True):
+    """The worktree's ``path`` now and its ``old`` one, and its store with so many checkpoints, ids as they were.
+
+    ``sure``: inode and birth time say that it is the same directory; else only the one who asks does.
+    """
+
+    path: WirePath
+    old: WirePath
+    store: WirePath
+    checkpoints: int
+    sure: bool
+    dry_run: bool

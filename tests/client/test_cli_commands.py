@@ -1,6 +1,7 @@
 """The commands against a daemon of cardboard, in this process."""
 
 import base64
+import json
 import os
 from pathlib import Path
 
@@ -600,11 +601,56 @@ def test_prune(daemon, ckpt):
         "unreachable": ["/u"],
         "dry_run": params["dry_run"],
     }
-    assert ckpt("prune", "--dry-run").out == "would prune /w (2 checkpoints, 10 B)\n"
+    planned = ckpt("prune", "--dry-run")
+    assert planned.out == "would prune /w (2 checkpoints, 10 B)\n"
+    assert "ckpt adopt OLD" in planned.stderr
     done = ckpt("prune")
     assert done.out == "pruned /w (2 checkpoints, 10 B)\n"
     assert "may come back: /u" in done.stderr
     assert [params["dry_run"] for params in daemon.calls("store.prune")] == [True, False]
+
+
+def adopting(daemon, *, sure: bool) -> None:
+    daemon.answers["worktree.adopt"] = lambda params: {
+        "path": params["worktree"]["path"],
+        "old": params["old"],
+        "store": "/s/w",
+        "checkpoints": 4,
+        "sure": sure,
+        "dry_run": params["dry_run"],
+    }
+
+
+def test_adopt_of_what_is_certain_does_not_ask(daemon, tree, ckpt, monkeypatch):
+    adopting(daemon, sure=True)
+    monkeypatch.chdir(tree)
+    old = tree.parent / "before"
+    assert ckpt("adopt", "../before", "--dry-run").out == f"would adopt the history of {old} (4 checkpoints)\n"
+    assert [params["dry_run"] for params in daemon.calls("worktree.adopt")] == [True]
+    assert ckpt("adopt", "../before").out == f"adopted the history of {old} (4 checkpoints)\n"
+    last = daemon.calls("worktree.adopt")[-1]
+    assert (last["worktree"]["path"], last["old"], last["force"], last["dry_run"]) == (
+        str(tree),
+        str(old),
+        False,
+        False,
+    )
+
+
+def test_a_link_that_was_left_at_the_old_place_is_not_followed(daemon, tree, ckpt):
+    adopting(daemon, sure=True)
+    old = tree.parent / "before"
+    old.symlink_to(tree)
+    assert ckpt("-w", str(tree), "adopt", str(old)).code == 0
+    assert daemon.calls("worktree.adopt")[-1]["old"] == str(old)
+
+
+def test_adopt_of_what_is_not_certain_needs_yes_off_a_terminal(daemon, tree, ckpt):
+    adopting(daemon, sure=False)
+    done = ckpt("adopt", "/before")
+    assert (done.code, "--yes" in done.stderr) == (2, True)
+    assert [params["dry_run"] for params in daemon.calls("worktree.adopt")] == [True]
+    assert json.loads(ckpt("adopt", "/before", "--yes", "--json").out)["checkpoints"] == 4
 
 
 def test_nothing_to_prune_is_said(daemon, ckpt):

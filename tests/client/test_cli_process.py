@@ -363,6 +363,29 @@ def test_forget_of_what_is_not_tracked_does_not_ask(daemon, place):
     assert "[y/N]" not in done.out
 
 
+def test_prune_asks_and_says_what_a_moved_worktree_needs(daemon, place):
+    entry = {"path": "/w", "store": "/s/w", "checkpoints": 2, "bytes": 10}
+    daemon.answers["store.prune"] = lambda params: {
+        "pruned": [entry],
+        "unreachable": [],
+        "dry_run": params["dry_run"],
+    }
+    no = on_a_terminal(place, "prune", answer=b"n\n", wait_for=b"[y/N] ")
+    assert (no.code, "ckpt adopt OLD" in no.out) == (20, True)
+    assert [params["dry_run"] for params in daemon.calls("store.prune")] == [True]
+    assert on_a_terminal(place, "prune", "--yes").code == 0
+    assert [params["dry_run"] for params in daemon.calls("store.prune")] == [True, False]
+
+
+def test_adopt_asks_where_it_is_not_certain(daemon, place):
+    plan = {"path": str(place), "old": "/before", "store": "/s", "checkpoints": 3, "sure": False}
+    daemon.answers["worktree.adopt"] = lambda params: {**plan, "dry_run": params["dry_run"]}
+    no = on_a_terminal(place, "adopt", "/before", answer=b"n\n", wait_for=b"[y/N] ")
+    assert (no.code, "Was /before moved to" in no.out) == (20, True)
+    assert on_a_terminal(place, "adopt", "/before", answer=b"y\n", wait_for=b"[y/N] ").code == 0
+    assert [params["dry_run"] for params in daemon.calls("worktree.adopt")] == [True, True, False]
+
+
 def test_colour_and_tables_are_for_terminals_that_want_them(daemon, place):
     pytest.importorskip("rich")
     message = "[bold]no markup[/bold]"

@@ -142,6 +142,24 @@ def test_prune_invalid_says_nothing_and_prune_says_what(daemon, service, tree):
     assert [params["dry_run"] for params in daemon.params("store.prune")] == [False, True]
 
 
+def test_adopt_names_both_places(daemon, service, tree):
+    service.get_store(tree)
+    daemon.answers["worktree.adopt"] = lambda params: {
+        "path": params["worktree"]["path"],
+        "old": params["old"],
+        "store": "/s/w",
+        "checkpoints": 2,
+        "sure": True,
+        "dry_run": params["dry_run"],
+    }
+    plan = service.adopt(tree, "/before/it", dry_run=True)
+    assert (plan.path, plan.old, plan.checkpoints, plan.sure, plan.dry_run) == (str(tree), "/before/it", 2, True, True)
+    (params,) = daemon.params("worktree.adopt")
+    assert (params["old"], params["force"], len(params["token"])) == ("/before/it", False, 32)
+    service.get_store(tree)
+    assert len(daemon.params("worktree.open")) == 2
+
+
 def test_an_answer_that_is_not_as_agreed_is_an_internal_error(daemon, service):
     daemon.answers["worktree.list"] = {"workspaces": [{"path": 3}]}
     with pytest.raises(InternalError, match="not as agreed"):

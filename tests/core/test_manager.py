@@ -431,6 +431,36 @@ async def test_store_that_does_not_open_can_be_forgotten():
         assert (await manager.forget(DIR, place(A))).store == "/data_home_u_a"
 
 
+async def test_a_worktree_that_was_moved_is_adopted_by_the_first_request():
+    catalog = MemoryCatalog()
+    async with running(catalog) as manager:
+        await write(manager)
+        kept = catalog.keep(DIR, A)
+        catalog.moved[B] = A
+        # The store is still open under its old path.
+        assert [one.worktree for one in manager.stores()] == ["/home/u/a"]
+        heads = await asyncio.gather(*(manager.read(DIR, place(B), head) for _ in range(3)))
+        assert len(set(heads)) == 1
+        assert catalog.kept == {(DIR, B): kept}
+        assert [one.worktree for one in manager.stores()] == ["/home/u/b"]
+
+
+async def test_adopting_waits_for_what_runs_at_the_old_path():
+    catalog = MemoryCatalog(SlowStore)
+    async with running(catalog) as manager:
+        saving = write(manager)
+        gate = catalog.keep(DIR, A).gate
+        await eventually(gate.reached.is_set)
+        planned = await manager.adopt(DIR, place(B), A, dry_run=True)
+        assert (planned.dry_run, list(catalog.kept)) == (True, [(DIR, A)])
+        adopting = asyncio.ensure_future(manager.adopt(DIR, place(B), A))
+        await eventually(lambda: manager.stores()[0].state == "CLOSING")
+        assert not adopting.done()
+        gate.open()
+        await saving
+        assert ((await adopting).old, list(catalog.kept)) == (to_wire(A), [(DIR, B)])
+
+
 async def test_prune_deletes_the_dead_and_only_those():
     catalog = MemoryCatalog()
     async with running(catalog) as manager:

@@ -120,6 +120,12 @@ class FakeManager:
         await self._note("forget", checkpoint_dir)
         return self.answer("worktree.forget")
 
+    async def adopt(
+        self, checkpoint_dir: bytes, place: Worktree, old: bytes, *, force: bool = False, dry_run: bool = False
+    ) -> Any:
+        await self._note("adopt", checkpoint_dir, old=old, force=force, dry_run=dry_run)
+        return self.answer("worktree.adopt")
+
     async def watch(
         self, checkpoint_dir: bytes, place: Worktree, caller: Caller, on: bool | None, *, force: bool = False
     ) -> Any:

@@ -183,12 +183,16 @@ class BadCloseStore(MemoryStore):
 
 
 class MemoryCatalog:
-    """Checkpoint directories in memory: ``kept`` are the stores there are, ``gone`` the worktrees that are not."""
+    """Checkpoint directories in memory: ``kept`` are the stores there are, ``gone`` the worktrees that are not.
+
+    ``moved`` gives the paths where worktrees were until they were moved, by those where they are.
+    """
 
     def __init__(self, make: Callable[[], MemoryStore] = MemoryStore) -> None:
         self._make = make
         self.kept: dict[tuple[bytes, bytes], MemoryStore] = {}
         self.gone: set[bytes] = set()
+        self.moved: dict[bytes, bytes] = {}
         self.opened: list[tuple[bytes, bool, bool]] = []
         self.deleted: list[bytes] = []
         self.faults: list[str] = []
@@ -198,6 +202,29 @@ class MemoryCatalog:
         """Have a store before the test begins."""
         return self.kept.setdefault((checkpoint_dir, path), self._make())
 
+    def adopt(
+        self, checkpoint_dir: bytes, place: Worktree, old: bytes, *, force: bool, dry_run: bool
+    ) -> worktree.AdoptResult:
+        path = from_wire(place.path)
+        # Another request was faster.
+        done = (checkpoint_dir, path) in self.kept
+        of = (before for directory, before in self.kept if directory == checkpoint_dir)
+        before = path if done else next(each for each in of if old in (each, self.folder(checkpoint_dir, each)))
+        kept, folder = self.kept[(checkpoint_dir, before)], self.folder(checkpoint_dir, before)
+        if not (dry_run or done):
+            if folder in self._open_folders and not self._open_folders[folder].closes >= 2:
+                self.faults.append("adopted while open")
+            self.kept[(checkpoint_dir, path)] = self.kept.pop((checkpoint_dir, before))
+            self.moved.pop(path, None)
+        return worktree.AdoptResult(
+            path=to_wire(path),
+            old=to_wire(before),
+            store=to_wire(folder),
+            checkpoints=len(kept.saves),
+            sure=True,
+            dry_run=dry_run,
+        )
+
     def open(self, checkpoint_dir: bytes, place: Worktree, *, create: bool, force: bool) -> OpenedStore:
         path = from_wire(place.path)
         self.opened.append((path, create, force))
@@ -205,6 +232,8 @@ class MemoryCatalog:
             raise DomainError("identity_mismatch", "another directory")
         key = (checkpoint_dir, path)
         created = key not in self.kept
+        if created and path in self.moved:
+            raise DomainError("worktree_moved", "it has come from elsewhere", paths=(path, self.moved[path]))
         if created and not create:
             raise DomainError("not_tracked", "no checkpoints")
         if created and path.startswith(b"/protected") and not force:

@@ -281,6 +281,14 @@ SAMPLES: dict[str, Sample] = {
         worktree.ForgetResult(store=STORE, checkpoints=42),
         worktree.ForgetResult(store=ODD, checkpoints=0),
     ),
+    "worktree.adopt": Sample(
+        worktree.AdoptParams(**TOKENED, old="/home/u/before", force=True, dry_run=True),
+        worktree.AdoptParams(**LEAST_TOKENED, old=ODD),
+        worktree.AdoptResult(
+            path="/home/u/project", old="/home/u/before", store=STORE, checkpoints=42, sure=True, dry_run=True
+        ),
+        worktree.AdoptResult(path=ODD, old=ODD, store=ODD, checkpoints=0, sure=False, dry_run=False),
+    ),
     "worktree.watch": Sample(
         worktree.WatchParams(**TOKENED, action="on", force=True),
         worktree.WatchParams(**LEAST_TOKENED, action="status"),

@@ -176,7 +176,13 @@ _ROWS = (
     Command("workspaces", "stores.workspaces", "list the tracked worktrees", "ckpt workspaces"),
     Command(
         "prune", "stores.prune", "delete the stores of worktrees that are gone", "ckpt prune --dry-run",
-        options=(_DRY_RUN,),
+        options=(_DRY_RUN, _YES),
+    ),
+    Command(
+        "adopt", "stores.adopt", "go on with the history of a worktree that was moved to this directory",
+        "ckpt adopt ../old-name",
+        words=(Word("OLD", 1, 1),),
+        options=(_DRY_RUN, Option("force", "also in a protected place"), _YES),
     ),
     Command(
         "forget", "stores.forget", "delete the worktree's whole history; its files stay",

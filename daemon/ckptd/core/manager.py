@@ -15,7 +15,7 @@ from ckpt_protocol.daemon import OpenStore
 from ckpt_protocol.store import PruneResult, UsageResult
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
-from ckpt_protocol.worktree import ForgetResult, ListResult, OpenResult, Watcher
+from ckpt_protocol.worktree import AdoptResult, ForgetResult, ListResult, OpenResult, Watcher
 from ckptd.core.actor import Actor, ActorClosedError, Terms
 from ckptd.core.autosavers import Autosavers, Unwatched
 from ckptd.core.bus import Bus
@@ -217,6 +217,14 @@ class Manager:
         """
         return await self._to_the_end(self._forget(checkpoint_dir, place))
 
+    async def adopt(
+        self, checkpoint_dir: bytes, place: Worktree, old: bytes, *, force: bool = False, dry_run: bool = False
+    ) -> AdoptResult:
+        """Go on with the history of a worktree that was moved, after what runs there has ended; see Catalog.adopt."""
+        if dry_run:
+            return await self._plan_adoption(checkpoint_dir, place, old, force=force)
+        return await self._to_the_end(self._adopt(checkpoint_dir, place, old, force=force))
+
     def stores(self) -> OpenStores:
         """Tell which stores are open or being opened, sorted by worktree; touches no thread.
 
@@ -256,6 +264,7 @@ class Manager:
         make: bool = False,
     ) -> R:
         key = _key(checkpoint_dir, place)
+        adopted = False
         while True:
             # To its end even if nobody waits for it: what a claim finds out, others have to be told.
             await unless_called_off(caller, self._to_the_end(self._claim(checkpoint_dir, make, key)))
@@ -266,6 +275,12 @@ class Manager:
                 # It ended before this request's turn: unused, forgotten, or its lock was lost. Another one can do it.
                 self._refuse_when_draining()
                 await actor.ended()
+            except DomainError as error:
+                if error.kind != "worktree_moved" or adopted:
+                    raise
+                adopted = True
+                moved = self._adopt(checkpoint_dir, place, error.paths[-1], force=False)
+                await unless_called_off(caller, self._to_the_end(moved))
 
     async def _claim(self, checkpoint_dir: bytes, make: bool, key: Key | None = None) -> None:
         """Make sure that the directory is ours, and that no actor works on what was there before."""
@@ -423,6 +438,27 @@ class Manager:
             self._halted.pop(key, None)
             self._tell_pruned(checkpoint_dir, key[1], checkpoints)
         return ForgetResult(store=to_wire(folder), checkpoints=checkpoints)
+
+    async def _plan_adoption(self, checkpoint_dir: bytes, place: Worktree, old: bytes, *, force: bool) -> AdoptResult:
+        return await self._chore(
+            checkpoint_dir, lambda: self._catalog.adopt(checkpoint_dir, place, old, force=force, dry_run=True)
+        )
+
+    async def _adopt(self, checkpoint_dir: bytes, place: Worktree, old: bytes, *, force: bool) -> AdoptResult:
+        plan = await self._plan_adoption(checkpoint_dir, place, old, force=force)
+        folder = from_wire(plan.store)
+        keys = {_key(checkpoint_dir, place), (checkpoint_dir, from_wire(plan.old))}
+        keys |= {key for key, actor in self._actors.items() if key[0] == checkpoint_dir and actor.folder == folder}
+        async with self._closed(keys):
+            # By its folder: what was looked at is what is closed.
+            done = await self._chore(
+                checkpoint_dir, lambda: self._catalog.adopt(checkpoint_dir, place, folder, force=force, dry_run=False)
+            )
+            for key in keys:
+                self._halted.pop(key, None)
+        _logger.info("%s was moved to %s", to_text(from_wire(plan.old)), to_text(from_wire(plan.path)))
+        self._in_the_background(self._resume(checkpoint_dir))
+        return done
 
     def _tell_pruned(self, checkpoint_dir: bytes, path: bytes, checkpoints: int) -> None:
         self.bus.publish("store.pruned", checkpoint_dir, path, checkpoints=checkpoints)

@@ -224,7 +224,9 @@ class Catalog(Protocol):
 
         Raises DomainError: ``not_tracked`` where there is none and ``create`` is false, ``protected_place``
         where one would be made there without ``force``, ``identity_mismatch`` where the client's device and
-        inode are not what the daemon sees at the path, ``not_a_directory``, ``store_format``, ``store_damaged``.
+        inode are not what the daemon sees at the path, ``not_a_directory``, ``store_format``, ``store_damaged``;
+        ``worktree_moved`` where it is proved that the directory is another worktree that was moved: ``paths`` are
+        both, the old one last, and adopt() is to be called.
         A missing worktree that has a store opens (its checkpoints can be listed and restored).
         """
         ...
@@ -243,6 +245,17 @@ class Catalog(Protocol):
 
     def delete(self, checkpoint_dir: bytes, folder: bytes) -> None:
         """Delete one store folder, which nobody has open."""
+        ...
+
+    def adopt(
+        self, checkpoint_dir: bytes, place: Worktree, old: bytes, *, force: bool, dry_run: bool
+    ) -> worktree.AdoptResult:
+        """Make a store that of another directory; nobody has it open, nor one of that directory.
+
+        ``old`` is the path of its worktree until now, or its own. Raises DomainError: ``not_tracked`` where there is
+        no such store, ``two_claimants`` where the old path is still a directory's, where several stores are of it or
+        the directory has checkpoints of its own; and for places that cannot be a worktree.
+        """
         ...
 
     def find(self, checkpoint_dir: bytes, worktree_path: bytes) -> tuple[bytes, int] | None:

@@ -1,8 +1,9 @@
-"""``workspaces``, ``usage``, ``prune`` and ``forget``: stores as a whole."""
+"""``workspaces``, ``usage``, ``prune``, ``adopt`` and ``forget``: stores as a whole."""
 
 from __future__ import annotations
 
 from ckpt_protocol.wirepath import encode, to_text
+from fabricatio_checkpoint import wire
 from fabricatio_checkpoint.cli.clock import local
 from fabricatio_checkpoint.cli.failure import UsageError
 from fabricatio_checkpoint.cli.prompt import agreed, somebody_there
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["forget", "prune", "usage", "workspaces"]
+__all__ = ["adopt", "forget", "prune", "usage", "workspaces"]
+
+_MOVED = "a worktree that was only moved keeps its history: type ckpt adopt OLD where it is now"
 
 
 def workspaces(session: Session) -> int:
@@ -62,19 +65,66 @@ def usage(session: Session) -> int:
 
 
 def prune(session: Session) -> int:
-    """Delete the stores of worktrees that are proved gone."""
+    """Delete the stores of worktrees that are proved gone. A person at a terminal is asked: one may only be moved."""
     dry = session.arguments.flag("dry-run")
+    if not (dry or session.arguments.flag("yes")) and somebody_there():
+        _agree_to_prune(session)
     result = session.ask_directory("store.prune", token=new_token(), dry_run=dry)
     if session.out.json:
         session.out.document(result)
         return 0
     for entry in result["pruned"]:
         session.out.line(f"{'would prune' if dry else 'pruned'} {_described(entry)}")
+    if dry and result["pruned"]:
+        session.out.note(_MOVED)
     for path in result["unreachable"]:
         session.out.note(f"kept, as it cannot be seen now and may come back: {wire_text(path)}")
     if not result["pruned"]:
         session.out.note("nothing to prune")
     return 0
+
+
+def _agree_to_prune(session: Session) -> None:
+    planned = session.ask_directory("store.prune", token=new_token(), dry_run=True)["pruned"]
+    for entry in planned:
+        session.out.note(f"would prune {_described(entry)}")
+    if planned:
+        session.out.note(_MOVED)
+        if not agreed("Delete these histories for good?"):
+            raise error_of("cancelled", "not pruned; nothing was changed")
+
+
+def adopt(session: Session) -> int:
+    """Go on with the history of a worktree that was moved; asks where it is not certain that it is the same one."""
+    given = session.arguments
+    here = wire.real_directory(given.value("workspace") or ".")
+    params: dict[str, Any] = {
+        "worktree": wire.worktree(here),
+        "old": wire.directory(wire.former_place(given.words["OLD"][0])),
+        "force": given.flag("force"),
+    }
+    dry = given.flag("dry-run")
+    result = session.ask_directory("worktree.adopt", token=new_token(), dry_run=True, **params)
+    if not dry:
+        if not (result["sure"] or given.flag("yes")):
+            _agree_to_adopt(result)
+        result = session.ask_directory("worktree.adopt", token=new_token(), dry_run=False, **params)
+    if session.out.json:
+        session.out.document(result)
+        return 0
+    session.out.line(f"{'would adopt' if dry else 'adopted'} {_adopted(result)}")
+    return 0
+
+
+def _agree_to_adopt(plan: dict[str, Any]) -> None:
+    if not somebody_there():
+        raise UsageError("adopt needs --yes here: it is not certain that this is the same directory")
+    if not agreed(f"Was {wire_text(plan['old'])} moved to {wire_text(plan['path'])}? Adopt {_adopted(plan)}?"):
+        raise error_of("cancelled", "not adopted; nothing was changed")
+
+
+def _adopted(result: dict[str, Any]) -> str:
+    return f"the history of {wire_text(result['old'])} ({counted(result['checkpoints'], 'checkpoint')})"
 
 
 def _described(entry: dict[str, Any]) -> str:

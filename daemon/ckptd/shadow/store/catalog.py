@@ -4,13 +4,13 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from ckpt_protocol.store import PrunedStore, PruneResult, UsageResult
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
-from ckpt_protocol.worktree import ListResult, Workspace
+from ckpt_protocol.worktree import AdoptResult, ListResult, Workspace
 from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.isolation import isolate
@@ -18,6 +18,7 @@ from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.record.checkpoint import rfc3339
 from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.legacyfolder import legacy_folders
+from ckptd.shadow.store.claims import Claim, claims_on
 from ckptd.shadow.store.identity import check_identity, check_real
 from ckptd.shadow.store.layout import (
     create_folder,
@@ -27,7 +28,15 @@ from ckptd.shadow.store.layout import (
     is_left_over,
     sweep_folders,
 )
-from ckptd.shadow.store.metadata import Metadata, describe, owner_of, read_metadata
+from ckptd.shadow.store.metadata import Metadata, describe, owner_of, read_metadata, write_metadata
+from ckptd.shadow.store.moving import (
+    answer_adopted,
+    choose,
+    is_adopted,
+    refuse_proved,
+    refuse_second,
+    told,
+)
 from ckptd.shadow.store.operations import StoreWriter
 from ckptd.shadow.store.places import why_protected
 from ckptd.shadow.store.reader import StoreReader
@@ -69,18 +78,39 @@ class ShadowCatalog:
         self._sweep(checkpoint_dir)
         with self._making:
             found = self._find(checkpoint_dir, path)
-            created = found is None
-            if found is None:
-                if not create:
-                    raise _not_tracked(checkpoint_dir, path)
-                found = self._create(checkpoint_dir, path, force=force)
-        folder, metadata = found
+            claims = [] if found is not None else claims_on(path, _stores(checkpoint_dir))
+            refuse_proved(path, claims)
+            if found is None and not create:
+                raise _not_tracked(checkpoint_dir, path, claims)
+            folder, metadata = found or self._create(checkpoint_dir, path, force=force)
+        created = found is None
         repository = Repository(folder, metadata, self._settings, self._clock)
+        repository.tell_once = [told(path, claims)] if claims else []
         # It runs on another thread, so it reads the old folders by itself, too.
-        reader = StoreReader(folder, repository.objects.suspects, legacy_checkpoints(folder, path))
+        reader = StoreReader(folder, repository.objects.suspects, legacy_checkpoints(folder, metadata))
         return OpenedFolder(
             folder, created, StoreWriter(repository), reader, repository.autosave(), repository.interrupted
         )
+
+    def adopt(self, checkpoint_dir: bytes, place: Worktree, old: bytes, *, force: bool, dry_run: bool) -> AdoptResult:
+        """Give a directory the history of a worktree that was there before; errors as the core's port has them."""
+        path = from_wire(place.path)
+        check_identity(path, place)
+        self._sweep(checkpoint_dir)
+        with self._making:
+            forced = self._check_worthy(checkpoint_dir, path, force=force)
+            own = self._find(checkpoint_dir, path)
+            if own is not None and is_adopted(own, old):
+                return answer_adopted(own, from_wire(own[1].former[-1]), path, sure=True, dry_run=dry_run)
+            claim = choose(path, old, _stores(checkpoint_dir))
+            refuse_second(path, claim, own)
+            if not dry_run:
+                if own is not None:
+                    delete_folder(own[0])
+                now = _described(path, claim.metadata.created, forced=forced)
+                write_metadata(claim.folder, claim.metadata.moved(now))
+        found = (claim.folder, claim.metadata)
+        return answer_adopted(found, claim.metadata.path, path, sure=claim.proved, dry_run=dry_run)
 
     def watched(self, checkpoint_dir: bytes) -> list[bytes]:
         """Give the worktrees that are to be saved by themselves, sorted."""
@@ -175,6 +205,12 @@ class ShadowCatalog:
         return None
 
     def _create(self, checkpoint_dir: bytes, path: bytes, *, force: bool) -> tuple[bytes, Metadata]:
+        forced = self._check_worthy(checkpoint_dir, path, force=force)
+        metadata = _described(path, rfc3339(int(self._clock())), forced=forced)
+        return create_folder(checkpoint_dir, self._free_name(checkpoint_dir, path), metadata), metadata
+
+    def _check_worthy(self, checkpoint_dir: bytes, path: bytes, *, force: bool) -> bool:
+        """Refuse what cannot be a worktree; tell whether it is one by force."""
         self._check_directory(path)
         check_real(path)
         _refuse_own(checkpoint_dir, path)
@@ -186,11 +222,7 @@ class ShadowCatalog:
                 hint="name a directory below it, or insist with --force",
                 paths=(path,),
             )
-        try:
-            metadata = describe(path, rfc3339(int(self._clock())), forced=reason is not None)
-        except OSError as error:
-            raise from_os_error(error, "look at the worktree", path) from error
-        return create_folder(checkpoint_dir, self._free_name(checkpoint_dir, path), metadata), metadata
+        return reason is not None
 
     @staticmethod
     def _free_name(checkpoint_dir: bytes, path: bytes) -> bytes:
@@ -211,14 +243,23 @@ class ShadowCatalog:
             raise DomainError("not_a_directory", f"{to_text(path)} is not a directory", paths=(path,))
 
 
-def _not_tracked(checkpoint_dir: bytes, path: bytes) -> DomainError:
-    """Say how to begin, and what will then be there already."""
+def _described(path: bytes, created: str, *, forced: bool) -> Metadata:
+    try:
+        return describe(path, created, forced=forced)
+    except OSError as error:
+        raise from_os_error(error, "look at the worktree", path) from error
+
+
+def _not_tracked(checkpoint_dir: bytes, path: bytes, claims: Sequence[Claim] = ()) -> DomainError:
+    """Say how to begin, what will then be there already, and which worktree it may have been."""
     old = LegacyCheckpoints(legacy_folders(checkpoint_dir, path))
     count = len(old.seqs())
     old.close()
     message = f"{to_text(path)} is not tracked"
     if count:
         message += f" yet; {count} checkpoints of 0.3.6 will be listed once it is"
+    if claims:
+        message += f"; {told(path, claims)}"
     return DomainError("not_tracked", message, hint=f"begin with: ckpt -w {to_text(path)} save", paths=(path,))
 
 

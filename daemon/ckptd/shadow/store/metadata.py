@@ -9,6 +9,7 @@ from ckpt_protocol.structs import WirePath, from_wire, to_wire
 from ckpt_protocol.wirepath import PathError, check_absolute, to_text
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import read_if_there, replace_file
+from ckptd.shadow.store.mark import Mark, mark_of
 
 __all__ = ["FORMAT", "Metadata", "describe", "owner_of", "read_metadata", "write_metadata"]
 
@@ -19,6 +20,9 @@ _WAY_OUT: Final = "bring ckpt/metadata.json back from a backup, or move the fold
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     """``parent_dev`` and ``parent_fsid`` tell later whether a missing worktree is gone or only not mounted.
+
+    ``ino``, ``birth``, ``dev`` and ``fsid`` are the worktree's Mark, the last three None in older stores; ``former``
+    are the paths where it was before it was moved, the latest last.
 
     Numbers that a 64-bit JSON reader could lose are decimal strings. ``forced``: a protected place, by consent.
     ``autosave`` is what ``watch on`` and ``watch off`` have said last; None leaves it to the options.
@@ -32,11 +36,29 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     created: str
     forced: bool = False
     autosave: bool | None = None
+    birth: str | None = None
+    dev: str | None = None
+    fsid: str | None = None
+    former: list[WirePath] = []
 
     @property
     def path(self) -> bytes:
         """The worktree's real path."""
         return from_wire(self.worktree)
+
+    @property
+    def paths(self) -> tuple[bytes, ...]:
+        """The worktree's real path, and those that it had before."""
+        return (self.path, *map(from_wire, self.former))
+
+    def marked(self, mark: Mark) -> "Metadata":
+        """Give the same for a directory that has taken the worktree's place."""
+        return msgspec.structs.replace(self, ino=mark.ino, birth=mark.birth, dev=mark.dev, fsid=mark.fsid)
+
+    def moved(self, to: "Metadata") -> "Metadata":
+        """Give the same for a worktree that is now where ``to`` says; when it began and what was wished stays."""
+        former = [*(path for path in self.former if path != to.worktree), self.worktree]
+        return msgspec.structs.replace(to, created=self.created, autosave=self.autosave, former=former)
 
 
 class _Format(msgspec.Struct):
@@ -49,11 +71,14 @@ class _Owner(msgspec.Struct):
 
 def describe(worktree: bytes, created: str, *, forced: bool) -> Metadata:
     """Look at a worktree that exists; raises OSError."""
-    parent = os.path.dirname(worktree)
+    parent, mark = os.path.dirname(worktree), mark_of(worktree)
     return Metadata(
         format=FORMAT,
         worktree=to_wire(worktree),
-        ino=str(os.stat(worktree).st_ino),
+        ino=mark.ino,
+        birth=mark.birth,
+        dev=mark.dev,
+        fsid=mark.fsid,
         parent_dev=str(os.stat(parent).st_dev),
         parent_fsid=str(os.statvfs(parent).f_fsid),
         created=created,
@@ -88,7 +113,8 @@ def read_metadata(folder: bytes) -> Metadata:
                 paths=(folder,),
             )
         metadata = msgspec.json.decode(data, type=Metadata)
-        check_absolute(metadata.path)
+        for path in metadata.paths:
+            check_absolute(path)
     except (msgspec.MsgspecError, PathError) as error:
         raise DomainError(
             "store_damaged", f"the metadata of {to_text(folder)} is malformed", hint=_WAY_OUT, paths=(folder,)

@@ -37,6 +37,7 @@ from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
 from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
 from ckptd.shadow.store.lostrefs import bring_back, is_any_lost
+from ckptd.shadow.store.mark import mark_of
 from ckptd.shadow.store.metadata import Metadata, write_metadata
 from ckptd.shadow.store.recovery import clear_up, incomplete, interrupted, recover, sweep
 from ckptd.shadow.store.settings import Overrides, Settings
@@ -77,13 +78,15 @@ class Repository:
         self.folder: Final = folder
         self.worktree: Final = metadata.path
         self.metadata = metadata
+        self.tell_once: list[str] = []
+        """What the next save that was asked for has to say."""
         self.settings: Final = settings
         self.clock: Final = clock
         self._head: str | None = None
         reach("opened")
         sweep(folder)
         reach("swept")
-        self.legacy: Final = legacy_checkpoints(folder, metadata.path)
+        self.legacy: Final = legacy_checkpoints(folder, metadata)
         self.objects: Final = ObjectStore(folder, others=self.legacy.objects if self.legacy is not None else None)
         self.refs: Final = Refs(folder)
         self.lookup: Final = Lookup(self.objects, self.refs, self.legacy)
@@ -219,6 +222,11 @@ class Repository:
         write_metadata(self.folder, metadata)
         self.metadata = metadata
 
+    def take_notes(self) -> list[str]:
+        """Give what was to be told once."""
+        notes, self.tell_once = self.tell_once, []
+        return notes
+
     def is_replaced(self) -> bool:
         """Tell whether another directory is at the worktree's path than the one that was saved last by request."""
         try:
@@ -230,8 +238,14 @@ class Repository:
 
     def accept_place(self) -> None:
         """Take the directory that is at the worktree's path for the worktree, whatever was there before."""
-        if self.is_replaced():
-            metadata = msgspec.structs.replace(self.metadata, ino=str(os.stat(self.worktree).st_ino))
+        try:
+            metadata = self.metadata.marked(mark_of(self.worktree))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise from_os_error(error, "look at the worktree", self.worktree) from error
+        # Another device number alone is no change. Stores of earlier versions have no birth time: they get it here.
+        if (metadata.ino, metadata.birth) != (self.metadata.ino, self.metadata.birth):
             write_metadata(self.folder, metadata)
             self.metadata = metadata
 
@@ -464,9 +478,9 @@ class Repository:
         return None
 
 
-def legacy_checkpoints(folder: bytes, worktree: bytes) -> LegacyCheckpoints | None:
-    """Give what 0.3.6 has beside a store for the same worktree; None where there is nothing."""
-    folders = legacy_folders(os.path.dirname(folder), worktree)
+def legacy_checkpoints(folder: bytes, metadata: Metadata) -> LegacyCheckpoints | None:
+    """Give what 0.3.6 has beside a store for the same worktree, wherever it was; None where there is nothing."""
+    folders = [old for path in metadata.paths for old in legacy_folders(os.path.dirname(folder), path)]
     return LegacyCheckpoints(folders) if folders else None
 
 

@@ -105,7 +105,7 @@ class Saver:
         self._refuse_sudden_emptiness(scan, force=params.force or bool(dropped))
         info = self._repo.info_of(scan, scan.root.modes)
         info_tree = write_info_tree(pack, info)
-        notes = [*scan.problems, *dropped]
+        notes = [*([] if automatic else self._repo.take_notes()), *scan.problems, *dropped]
         head = self._repo.head
         unchanged = head is not None and not params.meta and self._is_unchanged(head, params.kind, scan.root.tree, info)
         if head is not None and (unchanged or (automatic and self._repo.settled.is_own(scan.root))):
