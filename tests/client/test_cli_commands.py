@@ -164,6 +164,15 @@ def test_a_missing_workspace_has_no_identity(daemon, tree, ckpt):
     assert params["recreate"] is True
 
 
+def test_a_file_is_no_worktree(daemon, tree, ckpt):
+    daemon.answers["worktree.status"] = refuse("not_tracked")
+    daemon.answers["checkpoint.head"] = refuse("not_tracked")
+    (tree / "file").write_text("")
+    done = ckpt("--json", "-w", "file", "status")
+    assert done.code == 10
+    assert done.document["error"]["kind"] == "not_a_directory"
+
+
 def test_a_deleted_current_directory_is_said(daemon, tree, ckpt):
     tree.rmdir()
     done = ckpt("status")

@@ -206,3 +206,20 @@ def test_problems_of_a_scan_that_was_called_off_are_not_told_twice(desk: Desk):
     with pytest.raises(KeyboardInterrupt):
         desk.repo.scan(Broken())
     assert len(desk.repo.scan(HashOnly()).problems) == 1
+
+
+def test_what_the_users_git_throws_away_is_in_the_store(desk: Desk):
+    desk.write(b"file", b"nobody else has this\n")
+    _repository(desk, b"", commit=True)
+    saved = desk.save()
+    _git(desk, b"", "checkout", "-q", "--orphan", "other")
+    _git(desk, b"", "rm", "-qrf", ".")
+    for branch in _git(desk, b"", "for-each-ref", "--format=%(refname:short)").split():
+        _git(desk, b"", "branch", "-D", branch)
+    _git(desk, b"", "reflog", "expire", "--expire=now", "--all")
+    _git(desk, b"", "gc", "-q", "--prune=now")
+    desk.reopen()
+    desk.reset(saved.id)
+    with open(desk.path(b"file"), "rb") as file:
+        assert file.read() == b"nobody else has this\n"
+    assert not os.path.exists(os.path.join(desk.folder, b"objects/info/alternates"))
