@@ -78,6 +78,15 @@ def test_a_restore_that_had_nothing_to_change_counts_for_nothing(verb):
     assert first not in log.history.undoable
 
 
+@pytest.mark.parametrize(("after", "counts"), [("same", False), ("b", True)])
+def test_a_reset_that_could_change_nothing_counts_only_if_it_moved_head(after, counts):
+    log = Log()
+    log.add("save", after="a", safety=None)
+    reset = log.add("reset", after=after)
+    log.outcomes[reset] = Outcome(n=reset, paths=[])
+    assert log.history.undoable == ((reset,) if counts else ())
+
+
 def test_a_reset_that_only_moved_head_can_be_undone():
     log = Log()
     log.add("save", after="a", safety=None)

@@ -7,7 +7,7 @@ import pytest
 from ckptd.errors import DomainError
 from support.plainworld import look
 from support.restores import Copy, content, kept, left_out, names, refused, stats, untouched
-from support.worktrees import Executable, Link, in_child
+from support.worktrees import Executable, Link, in_child, somebody
 
 pytestmark = pytest.mark.core
 
@@ -96,6 +96,24 @@ def test_a_restore_that_changed_nothing_is_not_what_undo_reverses(desk):
     desk.rollback(saved, b"a")
     desk.undo()
     assert content(desk, b"a") == b"2"
+
+
+def test_a_restore_that_could_change_nothing_is_not_what_undo_reverses(desk):
+    with somebody():
+        desk.write(b"a", b"1")
+        desk.write(b"locked/b", b"1")
+        os.chmod(desk.path(b"locked"), 0o555)
+        saved = desk.save().id
+        desk.write(b"a", b"2")
+        desk.reset()
+        desk.write(b"locked/b", b"2")
+        result = desk.reset()
+        assert (result.written, left_out(result.conflicts)) == ([], [(b"locked/b", "permission_denied")])
+        assert desk.head() == saved
+        desk.undo()
+        assert (content(desk, b"a"), content(desk, b"locked/b")) == (b"2", b"2")
+        os.chmod(desk.path(b"locked"), 0o755)
+        desk.close()
 
 
 def test_undo_names_what_was_edited_since_and_its_safety_checkpoint_holds_it(desk):

@@ -35,7 +35,8 @@ def lines(result: dict[str, Any], done: str, way_back: str) -> Iterator[str]:
     yield from _listed("conflict", [left_out(entry) for entry in result["conflicts"]], everything=dry)
     if result["safety"] and not dry:
         yield f"what was there before is in the safety checkpoint {result['safety']}"
-        yield f"take it back with: {way_back}"
+        if result["written"] or result["deleted"]:
+            yield f"take it back with: {way_back}"
 
 
 def _counts(result: dict[str, Any]) -> str:

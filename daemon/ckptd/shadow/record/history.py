@@ -2,7 +2,7 @@
 
 The rule: a reset or rollback can be undone. undo reverses the newest that is not undone; redo reverses the newest
 undo; a new reset or rollback clears what could be redone; a save changes nothing of this, and neither does a reset or
-rollback that had nothing to change.
+rollback that had nothing to change, or could change nothing.
 
 A restore that was cut off can be gone on with, as long as no other restore came after it:
 
@@ -79,8 +79,9 @@ def read_history(intents: Iterable[Intent], outcomes: dict[int, Outcome], mark: 
 def _changed_nothing(intent: Intent, outcome: Outcome | None) -> bool:
     if intent.verb not in ("reset", "rollback"):
         return False
-    if outcome is not None and outcome.head_stays:
-        return not outcome.paths
+    if outcome is not None and (outcome.head_stays or outcome.paths is not None):
+        # Also where all that it was to change could not be changed.
+        return not outcome.paths and (outcome.head_stays or intent.before == intent.after)
     return intent.safety is None and intent.before == intent.after
 
 
