@@ -1,5 +1,6 @@
 """Exports: everything or nothing appears at the destination, with names, links and bits as they were saved."""
 
+import errno
 import os
 import subprocess
 import tarfile
@@ -10,7 +11,9 @@ from ckpt_protocol.checkpoint import ExportParams, ExportResult
 from ckpt_protocol.structs import to_wire
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
-from support.worktrees import Desk
+from ckptd.shadow.store.exporting import _take_name
+from support.tiny_disk import tiny_disk
+from support.worktrees import Desk, somebody
 
 pytestmark = pytest.mark.core
 
@@ -169,3 +172,64 @@ def test_lost_content_is_an_error_and_leaves_nothing(planted):
     with pytest.raises(DomainError):
         export(planted, planted.base + b"/out")
     assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"]
+
+
+@pytest.mark.parametrize("name", [b"out", b"out.tar"])
+def test_a_disk_that_is_full_is_named_and_left_as_it_was(planted, name):
+    for number in range(600):
+        planted.write(b"much/%d" % number, b"%d" % number)
+    planted.save()
+    place = planted.base + b"/small"
+    os.mkdir(place)
+    with tiny_disk(place):
+        with pytest.raises(DomainError, match="no_space"):
+            export(planted, place + b"/" + name)
+        assert os.listdir(place) == []
+
+
+def test_a_destination_that_is_taken_in_the_last_moment_leaves_nothing_else(planted):
+    """Directories that nobody may write to are taken away as well."""
+    planted.mkdir(b"locked/below", perm=0o555)
+    planted.write(b"locked/below/f", b"1")
+    os.chmod(planted.path(b"locked"), 0o555)
+    planted.save()
+    place = planted.base + b"/there"
+    os.mkdir(place)
+    os.chmod(place, 0o777)
+    planted.close()
+    os.chmod(planted.path(b"locked"), 0o755)
+    os.chmod(planted.path(b"locked/below"), 0o755)
+    subprocess.run(["chown", "-R", "65534:65534", planted.base], check=os.geteuid() == 0)
+    with somebody():
+        fields = {"destination": to_wire(place + b"/out"), "id": "HEAD"}
+        run = planted.reader.export(ExportParams(**planted.common(), **fields), Caller("test"))
+        for _ in run._run:
+            os.makedirs(place + b"/out", exist_ok=True)
+            if run._files == 7:
+                break
+        os.mkdir(place + b"/out/mine")
+        with pytest.raises(DomainError, match="destination_exists"):
+            while run.step() is None:
+                pass
+        planted.close()
+    assert os.listdir(place) == [b"out"]
+    assert os.listdir(place + b"/out") == [b"mine"]
+
+
+def no_links(_one: bytes, _other: bytes) -> None:
+    raise PermissionError(errno.EPERM, "no links here")
+
+
+@pytest.mark.parametrize("link", [os.link, no_links])
+def test_a_name_is_taken_where_nothing_has_it(desk, link):
+    temporary, place = desk.base + b"/temporary", desk.base + b"/place"
+    for taken in (False, True):
+        with open(temporary, "wb") as file:
+            file.write(b"new" if not taken else b"newer")
+        if taken:
+            with pytest.raises(FileExistsError):
+                _take_name(temporary, place, link)
+        else:
+            _take_name(temporary, place, link)
+        assert open_bytes(place) == b"new"
+        assert os.path.lexists(temporary) == taken

@@ -1,6 +1,8 @@
 """A log that has grown is cut, and nothing that anybody could ask for is lost by it."""
 
+import contextlib
 import os
+import resource
 from pathlib import Path
 
 import msgspec
@@ -11,9 +13,12 @@ from hypothesis import strategies as st
 
 from ckpt_protocol.checkpoint import SaveParams
 from ckptd.core.ports import Caller
+from ckptd.errors import DomainError
+from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.record.history import History, read_history
 from ckptd.shadow.record.logtrim import Bounds, Split, split_log
 from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
+from ckptd.shadow.store.recovery import unfinished
 from support.effort import examples
 
 pytestmark = pytest.mark.core
@@ -177,3 +182,54 @@ def test_a_store_goes_on_over_a_cut(desk):
     assert Path(os.fsdecode(desk.path(b"a"))).read_bytes() == b"wrecked"
     desk.write(b"b", b"after")
     assert desk.save().seq > last.seq + 1
+
+
+@pytest.mark.parametrize("step", ["log-kept", "file-written", "file-named", "log-cut"])
+def test_a_cut_that_ends_at_any_step_loses_no_line(tmp_path, step):
+    """What is written afterwards is in the file that counts, also where no other file can be opened any more."""
+    log = OperationLog(os.fsencode(tmp_path / "log"))
+    for n in range(1, 9):
+        log.write(intent(n, before="x", after=f"{n}"))
+        log.write(Outcome(n=n))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def refuse(name: str, path: bytes) -> None:
+        if name == step:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+
+    end = listen(refuse)
+    try:
+        with contextlib.suppress(DomainError):
+            cut_log(log)
+        log.write(intent(9, before="x", after="9"))
+    finally:
+        end()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    log.write(Outcome(n=9))
+    again = OperationLog(os.fsencode(tmp_path / "log"))
+    assert again.intents == log.intents
+    assert again.outcomes == log.outcomes
+    assert (again.next_number, again.mark) == (10, log.mark)
+    again.close()
+    log.close()
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".tmp-")]
+
+
+def test_the_newest_restore_stays_for_it_ends_what_was_cut_off_before(desk):
+    """One that had nothing to change can't be undone; yet nobody goes on any more with what came before it."""
+    desk.configure(log_bounds=Bounds(most=12, most_bytes=10**9, newest=4, newest_bytes=10**9))
+    log = desk.repo.log
+    desk.write(b"a", b"0")
+    first = desk.save("first").id
+    log.write(intent(log.next_number, "reset", before=first, after=first, safety=first, paths=["a"]))
+    stopped = log.next_number - 1
+    assert unfinished(log).n == stopped
+    desk.repo.log.write(intent(log.next_number, "reset", before=first, after=first))
+    log.write(Outcome(n=log.next_number - 1))
+    assert unfinished(log) is None
+    for number in range(30):
+        desk.write(b"b", b"%d" % number)
+        desk.save()
+    assert len(log.intents) <= 13
+    assert stopped in log.intents
+    assert unfinished(log) is None

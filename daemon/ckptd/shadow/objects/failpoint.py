@@ -29,7 +29,7 @@ FAILPOINTS: Final[dict[str, str]] = {
     "log-written": "a line of the log is written, not synced",
     "log-durable": "a line of the log is on disk, as far as it has to be",
     "log-kept": "a log that is about to be cut has a second name",
-    "log-cut": "a log that has been cut is on disk, in the place of the long one, which is still written to",
+    "log-cut": "a log that has been cut is on disk, in the place of the long one",
     "info-durable": "a checkpoint's info has its ref, the checkpoint has none",
     "checkpoint-durable": "a checkpoint has its ref",
     "tag-durable": "a tag points to its checkpoint",

@@ -36,22 +36,22 @@ class Split(NamedTuple):
 def split_log(
     intents: Mapping[int, Intent],
     sizes: Mapping[int, int],
-    open_: Collection[int],
+    wanted: Collection[int],
     history: History,
     bounds: Bounds = DEFAULT_BOUNDS,
 ) -> Split | None:
     """Divide a log; None where it is small enough, or where cutting it would not even halve it.
 
-    ``sizes`` gives the bytes of each operation's lines, in order; ``open_`` those that have no outcome.
+    ``sizes`` gives the bytes of each operation's lines, in order; ``wanted`` those that have to stay in any case.
     """
     total = sum(sizes.values())
     if len(sizes) <= bounds.most and total <= bounds.most_bytes:
         return None
     newest = _newest(sizes, bounds)
-    wanted = _with_reversed(
-        {*newest, *open_, *history.undoable[-UNDOABLE:], *history.redoable[-UNDOABLE:]}, intents
+    needed = _with_reversed(
+        {*newest, *wanted, *history.undoable[-UNDOABLE:], *history.redoable[-UNDOABLE:]}, intents
     ).difference(newest)
-    old = tuple(number for number in sizes if number in wanted)
+    old = tuple(number for number in sizes if number in needed)
     kept_bytes = sum(sizes[number] for number in (*old, *newest))
     if (len(old) + len(newest)) * 2 > len(sizes) and kept_bytes * 2 > total:
         return None

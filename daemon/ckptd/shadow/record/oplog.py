@@ -18,7 +18,7 @@ import msgspec
 
 from ckpt_protocol.structs import WirePath
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import TEMP_PREFIX, fsync_dir, replace_file
+from ckptd.shadow.objects.durable import TEMP_PREFIX, fsync_dir
 from ckptd.shadow.objects.failpoint import reach
 
 __all__ = ["NO_MARK", "Dropped", "Intent", "Mark", "OperationLog", "Outcome", "Pass", "Verb"]
@@ -198,33 +198,61 @@ class OperationLog:
 
     def sizes(self) -> dict[int, int]:
         """Give the bytes that the lines of each operation take, in order."""
-        return {number: sum(map(len, self._lines(number))) for number in self.intents}
+        encode = self._encoder.encode
+        return {number: sum([len(encode(line)) + 1 for line in self._lines(number)]) for number in self.intents}
 
     def cut(self, old: Sequence[int], newest: Sequence[int], head: str | None) -> None:
         """Go on with these operations alone; ``head`` is what it was before the first of the ``newest``.
 
-        Raises DomainError where the disk refuses; then all is as it was. The file as it was is kept as ``log.old``.
+        Raises DomainError where the disk refuses: then all is as it was, or only the new file's name may not be durable.
+        The file as it was is kept as ``log.old``.
         """
         older = frozenset(number for number in old if number in self.outcomes)
         mark = Mark(n=self._last_number, next_seq=self._next_seq, head=head, older=older)
-        lines = [self._encoder.encode(mark) + b"\n"]
+        lines: list[Intent | Outcome | Mark] = [mark]
         for number in (*old, *newest):
             lines += self._lines(number)
         _keep_beside(self._path)
         reach("log-kept")
-        replace_file(self._path, b"".join(lines))
+        try:
+            self._replace(b"".join(self._encoder.encode(line) + b"\n" for line in lines))
+            self._forget()
+            for line in lines:
+                self._note(line)
+            reach("file-named", self._path)
+            fsync_dir(os.path.dirname(self._path))
+        except OSError as error:
+            raise from_os_error(error, "cut the operation log", self._path) from error
         reach("log-cut")
-        # From here on the old file is another one: a line that went there would be lost.
-        fd, self._fd = self._fd, self._open()
-        os.close(fd)
-        self._forget()
-        self._read()
 
-    def _lines(self, number: int) -> list[bytes]:
+    def _replace(self, data: bytes) -> None:
+        """Put another file in the place of the log, and go on in that one.
+
+        It is open before it gets the name: from then on the old file is another one, and a line that went there would
+        be lost.
+        """
+        temp = os.path.join(os.path.dirname(self._path), TEMP_PREFIX + os.urandom(8).hex().encode())
+        fd = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            os.fsync(fd)
+            reach("file-written", self._path)
+            os.rename(temp, self._path)
+        except OSError:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                os.unlink(temp)
+            raise
+        before, self._fd = self._fd, fd
+        os.close(before)
+
+    def _lines(self, number: int) -> list[Intent | Outcome]:
         lines: list[Intent | Outcome] = [self.intents[number]]
         if number in self.outcomes:
             lines.append(self.outcomes[number])
-        return [self._encoder.encode(line) + b"\n" for line in lines]
+        return lines
 
     def _forget(self) -> None:
         self.intents.clear()

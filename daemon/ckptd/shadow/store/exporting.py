@@ -1,11 +1,12 @@
 """Writing a checkpoint to a place outside of the worktree, in small steps beside everything else."""
 
 import contextlib
+import errno
 import os
 import shutil
 import tarfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Final, Protocol
 
 from ckpt_protocol.checkpoint import ExportParams, ExportResult
@@ -23,6 +24,7 @@ __all__ = ["Exporting"]
 
 _STEP_S: Final = 0.05
 _TAR: Final = b".tar"
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _BITS: Final = 0o777
 """An exported program must not run as somebody else because it once did: no setuid, setgid or sticky bits."""
 
@@ -72,9 +74,12 @@ class Exporting:
 
     def close(self) -> None:
         """Take away what is not finished."""
-        self._run.close()
+        # A full disk refuses the last bytes of a file once more as it is closed.
+        with contextlib.suppress(OSError):
+            self._run.close()
         if self._place is not None:
-            self._place.close()
+            with contextlib.suppress(OSError):
+                self._place.close()
             self._place = None
         with contextlib.suppress(OSError):
             if os.path.isdir(self._temporary):
@@ -99,21 +104,34 @@ class Exporting:
             self._progress(self._files, self._bytes)
             yield
         place.finish()
-        self._place = None
         _refuse_taken(self._destination)
-        if not is_tar:
+        if is_tar:
+            _take_name(self._temporary, self._destination)
+        else:
             # An empty directory may stand there.
             os.rename(self._temporary, self._destination)
-            return
-        # Unlike a rename, a link never takes the place of what somebody has put there meanwhile.
-        os.link(self._temporary, self._destination)
-        os.unlink(self._temporary)
+        self._place = None
 
     def _count(self, pieces: Iterator[int]) -> Iterator[None]:
         for number in pieces:
             self._bytes += number
             self._progress(self._files, self._bytes)
             yield
+
+
+def _take_name(temporary: bytes, path: bytes, link: Callable[[bytes, bytes], None] = os.link) -> None:
+    """Give a file its name; raises FileExistsError where somebody has put something there meanwhile."""
+    try:
+        # Unlike a rename, a link never takes the place of anything.
+        link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A removable disk, for one: an empty file of ours holds the place.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.rename(temporary, path)
+    else:
+        os.unlink(temporary)
 
 
 def _refuse_taken(path: bytes) -> None:
@@ -216,7 +234,10 @@ class _FolderPlace:
         os.chmod(self._top, 0o755)
 
     def close(self) -> None:
-        """There is nothing open between two steps."""
+        """Make it possible to take everything away again."""
+        for path, _ in self._perms:
+            with contextlib.suppress(OSError):
+                os.chmod(os.path.join(self._top, path), 0o700)
 
 
 class _TarPlace:

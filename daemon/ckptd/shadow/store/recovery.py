@@ -21,7 +21,17 @@ from ckptd.shadow.store.passes import planned
 from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.trees.view import find_state
 
-__all__ = ["RESTORES", "clear_up", "finish_drop", "incomplete", "interrupted", "recover", "sweep", "unfinished"]
+__all__ = [
+    "RESTORES",
+    "clear_up",
+    "finish_drop",
+    "incomplete",
+    "interrupted",
+    "newest_restore",
+    "recover",
+    "sweep",
+    "unfinished",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -112,20 +122,25 @@ def interrupted(log: OperationLog) -> Intent | None:
 
 
 def unfinished(log: OperationLog) -> Intent | None:
-    """Give the newest restore if it was cut off or cancelled; what was given up counts for nothing."""
-    for intent in reversed(log.intents.values()):
-        outcome = log.outcomes.get(intent.n)
-        if intent.verb in RESTORES and (outcome is None or outcome.done):
-            return intent if outcome is None or outcome.head_stays else None
-    return None
+    """Give the newest restore if it was cut off or cancelled."""
+    intent = newest_restore(log)
+    outcome = log.outcomes.get(intent.n) if intent is not None else None
+    return intent if outcome is None or outcome.head_stays else None
 
 
 def incomplete(log: OperationLog) -> Intent | None:
     """Give the newest restore if it could not change all of its paths."""
+    intent = newest_restore(log)
+    outcome = log.outcomes.get(intent.n) if intent is not None else None
+    return intent if outcome is not None and outcome.incomplete else None
+
+
+def newest_restore(log: OperationLog) -> Intent | None:
+    """Give the newest restore, whatever it changed: nobody goes on with those before it. What was given up is none."""
     for intent in reversed(log.intents.values()):
         outcome = log.outcomes.get(intent.n)
         if intent.verb in RESTORES and (outcome is None or outcome.done):
-            return intent if outcome is not None and outcome.incomplete else None
+            return intent
     return None
 
 

@@ -39,7 +39,7 @@ from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
 from ckptd.shadow.store.lostrefs import bring_back, is_any_lost
 from ckptd.shadow.store.mark import mark_of
 from ckptd.shadow.store.metadata import Metadata, write_metadata
-from ckptd.shadow.store.recovery import clear_up, incomplete, interrupted, recover, sweep
+from ckptd.shadow.store.recovery import clear_up, incomplete, interrupted, newest_restore, recover, sweep
 from ckptd.shadow.store.settings import Overrides, Settings
 from ckptd.shadow.store.settled import Settled
 from ckptd.shadow.store.watchedscan import WatchedScan
@@ -394,12 +394,16 @@ class Repository:
 
     def _cut_log(self) -> None:
         log, bounds = self.log, self.settings.log_bounds
-        if len(log.intents) <= bounds.most and log.size_bytes <= max(bounds.most_bytes, self._uncut_bytes * 2):
+        is_small = len(log.intents) <= bounds.most and log.size_bytes <= bounds.most_bytes
+        if is_small or log.size_bytes <= self._uncut_bytes * 2:
             return
         # What could not be halved is not looked at again at every save.
         self._uncut_bytes = log.size_bytes
-        open_ = log.intents.keys() - log.outcomes.keys()
-        split = split_log(log.intents, log.sizes(), open_, self.history, bounds)
+        wanted = log.intents.keys() - log.outcomes.keys()
+        last = newest_restore(log)
+        if last is not None:
+            wanted.add(last.n)
+        split = split_log(log.intents, log.sizes(), wanted, self.history, bounds)
         if split is None:
             return
         before = [log.intents[number] for number in takewhile(split.newest[0].__ne__, log.intents)]
@@ -407,6 +411,8 @@ class Repository:
             log.cut(split.old, split.newest, read_history(before, log.outcomes, log.mark).head)
         except DomainError as error:
             _logger.warning("%s", error)
+            return
+        self._uncut_bytes = 0
 
     def write_model(self) -> None:
         """Write the model to disk. It can be derived, so a disk that refuses is no reason to fail."""
