@@ -204,8 +204,8 @@ class OperationLog:
     def cut(self, old: Sequence[int], newest: Sequence[int], head: str | None) -> None:
         """Go on with these operations alone; ``head`` is what it was before the first of the ``newest``.
 
-        Raises DomainError where the disk refuses: then all is as it was, or only the new file's name may not be durable.
-        The file as it was is kept as ``log.old``.
+        Raises DomainError where the disk refuses: then all is as it was, or the new file's name may not be durable. The
+        file as it was is kept as ``log.old``.
         """
         older = frozenset(number for number in old if number in self.outcomes)
         mark = Mark(n=self._last_number, next_seq=self._next_seq, head=head, older=older)
