@@ -194,7 +194,7 @@ class StatusResult:
 
     ``last_manual`` is given where head is an autosave; ``interrupted`` is the safety checkpoint of a restore that
     did not end, ``interruption`` all that is known of it; ``state`` is the daemon's word, ``halted`` the reason where
-    automatic work has stopped.
+    automatic work has stopped; ``notes`` say what only a person can put right.
     """
 
     head: str | None
@@ -209,6 +209,7 @@ class StatusResult:
     interrupted: str | None
     interruption: Interruption | None = None
     watcher: Watcher | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def from_wire(cls, wire: Wire) -> Self:
@@ -226,6 +227,7 @@ class StatusResult:
             interrupted=wire["interrupted"],
             interruption=None if wire.get("interruption") is None else Interruption.from_wire(wire["interruption"]),
             watcher=None if wire.get("watcher") is None else Watcher.from_wire(wire["watcher"]),
+            notes=tuple(wire.get("notes", ())),
         )
 
 

@@ -240,7 +240,8 @@ class ThinResult:
 class StoreUsage:
     """A store, by its worktree's ``path`` and its own (both absolute): its checkpoints by kind, and its size on disk.
 
-    ``state`` is that of the worktree: ok, missing (proved gone) or unreachable; ``newest`` is RFC 3339 in UTC.
+    ``state`` is that of the worktree: ok, missing (proved gone) or unreachable; ``newest`` is RFC 3339 in UTC;
+    ``watcher`` is as autosave has it, None where nothing watches.
     """
 
     path: str
@@ -253,6 +254,7 @@ class StoreUsage:
     unreadable: int
     tags: int
     newest: str | None
+    watcher: str | None = None
 
     @classmethod
     def from_wire(cls, wire: Wire) -> Self:
@@ -268,6 +270,7 @@ class StoreUsage:
             unreadable=wire["unreadable"],
             tags=wire["tags"],
             newest=wire["newest"],
+            watcher=wire.get("watcher"),
         )
 
 

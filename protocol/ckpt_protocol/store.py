@@ -178,7 +178,10 @@ class UsageParams(Request, frozen=True, kw_only=True):
 
 
 class StoreUsage(Result, frozen=True, kw_only=True):
-    """A store: ``bytes`` on the disk, its checkpoints by kind, and the time of the newest."""
+    """A store: ``bytes`` on the disk, its checkpoints by kind, and the time of the newest.
+
+    ``watcher`` tells how changes are found for autosave; None where nothing watches.
+    """
 
     path: WirePath
     store: WirePath
@@ -190,6 +193,7 @@ class StoreUsage(Result, frozen=True, kw_only=True):
     unreadable: int
     tags: int
     newest: str | None
+    watcher: Literal["active", "degraded", "polling", "off"] | None = None
 
 
 class UsageResult(Result, frozen=True, kw_only=True):

@@ -174,7 +174,8 @@ class StatusResult(Result, frozen=True, kw_only=True):
 
     ``last_manual`` is given where head is an autosave. ``interrupted`` is the safety checkpoint of a restore
     that did not end, ``interruption`` all that is known of it; ``worktree.resume`` ends it. ``state`` is the actor's,
-    ``halted`` the reason where it is HALTED. ``watcher`` tells of autosave.
+    ``halted`` the reason where it is HALTED. ``watcher`` tells of autosave. ``notes`` say what only a person can put
+    right: a store above its cap by what is never thinned.
     """
 
     head: str | None
@@ -189,6 +190,7 @@ class StatusResult(Result, frozen=True, kw_only=True):
     interrupted: str | None
     interruption: Interruption | None = None
     watcher: Watcher | None = None
+    notes: list[str] = []
 
 
 class ResumeParams(Request, frozen=True, kw_only=True):

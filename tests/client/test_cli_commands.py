@@ -290,6 +290,11 @@ def test_status_says_that_nothing_changed_in_words(daemon, ckpt):
     assert "nothing changed since head" in ckpt("status").out
 
 
+def test_status_passes_on_what_only_a_person_can_put_right(daemon, ckpt):
+    daemon.answers["worktree.status"] = status(notes=["more than max_store_bytes"])
+    assert ckpt("status").stderr.endswith("ckpt: more than max_store_bytes\n")
+
+
 def test_status_names_the_last_manual_checkpoint_behind_an_autosave(daemon, ckpt):
     daemon.answers["worktree.status"] = status(
         head_record=record(kind="auto"), last_manual=record(id=OTHER, seq=5, message="good")

@@ -183,11 +183,12 @@ def test_usage(daemon, ckpt):
         "unreadable": 0,
         "tags": 0,
         "newest": None,
+        "watcher": "degraded",
     }
     answer = {"stores": [one], "bytes": 4096, "max_store_bytes": 1024, "damaged": ["/s/bad"]}
     daemon.answers["store.usage"] = answer
     done = ckpt("usage")
-    assert done.out.split() == ["4.0", "KiB", "1", "2", "3", "-", '"caf\\351"', "(missing)"]
+    assert done.out.split() == ["4.0", "KiB", "1", "2", "3", "-", '"caf\\351"', "(missing)", "(watched:", "degraded)"]
     assert "4.0 KiB in all" in done.stderr
     assert "takes more than max_store_bytes" in done.stderr
     assert "cannot read the store /s/bad" in done.stderr

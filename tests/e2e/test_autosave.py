@@ -258,6 +258,20 @@ def test_a_worktree_that_is_gone_halts_and_one_that_comes_back_is_saved_again(wa
     at_rest(watched)
 
 
+def test_a_worktree_that_was_moved_goes_on_at_its_new_place(watched):
+    moved = watched.home / "moved"
+    watched.ws.rename(moved)
+    (moved / "a.txt").write_text("after the move")
+    watched.done("adopt", str(watched.ws), "--yes", cwd=moved)
+    # It is opened without being asked for, and its watcher begins with a look.
+    until(lambda: [one["worktree"] for one in watched.json("daemon", "status", cwd=moved)["stores"]] == [str(moved)])
+    until(lambda: watched.json("ls", "--kind", "auto", cwd=moved)["checkpoints"])
+    assert watched.json("cat", "HEAD", "a.txt", cwd=moved)["data"] == "after the move"
+    (one,) = watched.json("usage", cwd=moved)["stores"]
+    assert (one["path"], one["watcher"] in ("active", "polling", "degraded")) == (str(moved), True)
+    moved.rename(watched.ws)
+
+
 def test_a_worktree_that_was_replaced_halts_until_somebody_saves(watched):
     watched.ws.rename(watched.home / "elsewhere")
     watched.ws.mkdir()

@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from ckpt_protocol.checkpoint import DropParams
+from ckptd.core.caller import Caller
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import format_checkpoint
@@ -31,6 +33,7 @@ MANY = 10_000
         (Situation(loose_refs=2_000, packs=90, gone=200), Chore.COLLECT),
         (Situation(loose_refs=0, packs=1, gone=1, over_cap=True), Chore.COLLECT),
         (Situation(loose_refs=0, packs=1, gone=0, over_cap=True), None),
+        (Situation(loose_refs=0, packs=1, over_cap=True, weighing_due=True), Chore.THIN),
         (Situation(loose_refs=2_000, packs=90, gone=200, new=50), Chore.THIN),
     ],
 )
@@ -70,6 +73,47 @@ def test_many_packs_become_one_without_losing_what_nothing_needs(desk):
     verify(desk.folder)
     assert tend(desk) == 1
     assert not desk.repo.collecting
+
+
+def test_a_store_above_its_cap_that_only_a_person_can_make_smaller_says_so(desk):
+    desk.configure(keep=Keep(max_bytes=4096))
+    desk.write(b"f", os.urandom(3000))
+    desk.save()
+    tend(desk)
+    assert (desk.save().notes, desk.status().notes) == ([], [])
+    desk.write(b"f", os.urandom(3000))
+    # Nothing is weighed while somebody waits; an idle moment later it is known.
+    desk.save()
+    tend(desk)
+    for notes in (desk.save().notes, desk.status().notes, desk.status().notes):
+        assert [("max_store_bytes (4096)" in note, "ckpt drop" in note) for note in notes] == [(True, True)]
+    assert [one.seq for one in desk.list().checkpoints] == [2, 1]
+    desk.reopen()
+    assert desk.status().notes == []
+    tend(desk)
+    assert len(desk.status().notes) == 1
+    desk.writer.drop(DropParams(**desk.common(), token=desk.token(), ids=["#1"]), Caller("test"))
+    tend(desk)
+    assert (desk.save().notes, desk.status().notes) == ([], [])
+
+
+def test_automatic_ones_go_first_and_then_nothing_is_said(desk):
+    desk.configure(keep=Keep(max_bytes=4096))
+    for number in range(3):
+        desk.write(b"f", os.urandom(1500))
+        desk.save(kind="auto" if number == 1 else "manual")
+    tend(desk)
+    assert [one.seq for one in desk.list().checkpoints] == [3, 1]
+    assert desk.status().notes == []
+
+
+def test_a_store_above_its_cap_is_not_weighed_again_and_again(desk):
+    desk.configure(keep=Keep(max_bytes=1))
+    desk.write(b"f", b"1")
+    desk.save()
+    tend(desk)
+    assert not desk.repo.cap.is_weighing_due()
+    assert tend(desk) == 1
 
 
 def test_what_cannot_be_merged_is_not_tried_again_and_again(desk):

@@ -273,6 +273,7 @@ SAMPLES: dict[str, Sample] = {
                 others=["src/main.py"],
             ),
             watcher=WATCHER,
+            notes=["what is left takes 4294967296 bytes"],
         ),
     ),
     "worktree.forget": Sample(

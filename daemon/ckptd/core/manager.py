@@ -8,11 +8,12 @@ from functools import partial
 from typing import Final, TypeVar
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
 from ckpt_protocol.checkpoint import HeadParams
 from ckpt_protocol.daemon import OpenStore
-from ckpt_protocol.store import PruneResult, UsageResult
+from ckpt_protocol.store import PruneResult, StoreUsage, UsageResult
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import AdoptResult, ForgetResult, ListResult, OpenResult, Watcher
@@ -25,7 +26,7 @@ from ckptd.core.event import IdleElapsed, Stop
 from ckptd.core.machine import Limits, Phase
 from ckptd.core.ports import Catalog, OpenedStore, Reader, Watches, Writer
 from ckptd.core.restore_lock import RestoreLocks
-from ckptd.core.watcher import IDLE_RESCAN_S
+from ckptd.core.watcher import IDLE_RESCAN_S, State
 from ckptd.errors import DomainError
 
 __all__ = ["Manager"]
@@ -162,7 +163,13 @@ class Manager:
         """Tell what the stores of a checkpoint directory hold, or that of one worktree."""
         asking = caller or _ours()
         looking = self._chore(checkpoint_dir, lambda: self._catalog.usage(checkpoint_dir, path), asking.owner)
-        return await unless_called_off(asking, self._to_the_end(looking))
+        result = await unless_called_off(asking, self._to_the_end(looking))
+        stores = [msgspec.structs.replace(one, watcher=self._watched(checkpoint_dir, one)) for one in result.stores]
+        return msgspec.structs.replace(result, stores=stores)
+
+    def _watched(self, checkpoint_dir: bytes, one: StoreUsage) -> State | None:
+        health = self._autosavers.health((checkpoint_dir, from_wire(one.path)))
+        return None if health is None else health.state
 
     async def prune(self, checkpoint_dir: bytes, *, dry_run: bool) -> PruneResult:
         """Delete the stores of worktrees that are proved gone, or tell which they are."""

@@ -30,6 +30,8 @@ def status(session: Session) -> int:
     _print_changes(session, [change_line(change) for change in result["changes"]])
     for line in _tail(result):
         session.out.line(line)
+    for note in result.get("notes", ()):
+        session.out.note(visible(note))
     for mark in hookmark.read_marks(os.environ, session.worktree):
         session.out.note(f"a hook could NOT save: {visible(mark)}")
     return 0

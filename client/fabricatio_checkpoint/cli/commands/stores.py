@@ -53,6 +53,7 @@ def usage(session: Session) -> int:
         numbers = (str(one["manual"]), str(one["auto"]), str(one["safety"]))
         newest = local(one["newest"]) if one["newest"] else "-"
         state = "" if one["state"] == "ok" else f"  ({one['state']})"
+        state += f"  (watched: {one['watcher']})" if one.get("watcher") else ""
         table.add((size(one["bytes"]), *numbers, newest, wire_text(one["path"]) + state))
     table.end()
     session.out.note(f"{size(result['bytes'])} in all; ckpt thin --dry-run shows what could go")

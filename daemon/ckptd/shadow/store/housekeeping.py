@@ -40,7 +40,8 @@ class Situation(NamedTuple):
     """What a store has by now.
 
     ``done_packs`` is how many packs the last housekeeping left that it could not merge, ``new`` counts the checkpoints
-    since the last thinning, ``gone`` those that were removed since the last collection.
+    since the last thinning, ``gone`` those that were removed since the last collection. ``weighing_due``: the store is
+    above its size cap, and it is not known what thinning leaves.
     """
 
     loose_refs: int
@@ -50,6 +51,7 @@ class Situation(NamedTuple):
     new: int = 0
     gone: int = 0
     over_cap: bool = False
+    weighing_due: bool = False
     check_due: bool = False
 
 
@@ -59,7 +61,7 @@ def next_chore(now: Situation) -> Chore | None:
     Looking a thing up costs the number of files that it may be in, so many become few. What was removed by rule is
     collected only once it is worth copying the rest, or where space is short.
     """
-    if now.new >= _MANY_NEW:
+    if now.new >= _MANY_NEW or now.weighing_due:
         return Chore.THIN
     if now.gone >= _MANY_GONE or (now.gone and now.over_cap):
         return Chore.COLLECT
@@ -124,7 +126,8 @@ class Housekeeper:
         # Also where it comes to nothing: what is damaged now is damaged at the next look.
         self._thinned_at = self._repo.next_seq
         yield from self._thinner.warm()
-        if self._is_over_cap():
+        if self._repo.cap.is_over():
+            self._repo.cap.looking()
             self._thinner.thin(self._own_request(), Asker.of_the_daemon())
         else:
             self._thinner.by_rule(os.urandom(16).hex(), Asker.of_the_daemon())
@@ -146,9 +149,6 @@ class Housekeeper:
             collection.close()
         self._done_packs = self._repo.objects.pack_count
 
-    def _is_over_cap(self) -> bool:
-        return self._repo.objects.packed_bytes() > self._repo.settings.keep.max_bytes
-
     def _look(self) -> Situation:
         repo = self._repo
         repo.objects.refresh()
@@ -163,7 +163,8 @@ class Housekeeper:
             done_packs=self._done_packs,
             new=repo.next_seq - self._thinned_at,
             gone=repo.gone,
-            over_cap=self._is_over_cap(),
+            over_cap=repo.cap.is_over(),
+            weighing_due=repo.cap.is_weighing_due(),
             check_due=repo.watched.is_check_due(),
         )
 

@@ -132,6 +132,7 @@ class StoreWriter:
             halted=None,
             interrupted=cut_off.safety if cut_off is not None else None,
             interruption=tell_interruption(repo, cut_off, scan) if cut_off is not None else None,
+            notes=repo.standing_notes(),
         )
 
     def close(self) -> None:

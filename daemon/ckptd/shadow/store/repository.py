@@ -36,6 +36,7 @@ from ckptd.shadow.scan.boot import Written, boot_id
 from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
 from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
+from ckptd.shadow.store.cap import Cap
 from ckptd.shadow.store.lostrefs import bring_back, is_any_lost
 from ckptd.shadow.store.mark import mark_of
 from ckptd.shadow.store.metadata import Metadata, write_metadata
@@ -88,6 +89,7 @@ class Repository:
         reach("swept")
         self.legacy: Final = legacy_checkpoints(folder, metadata)
         self.objects: Final = ObjectStore(folder, others=self.legacy.objects if self.legacy is not None else None)
+        self.cap: Final = Cap(self.objects, settings.keep.max_bytes)
         self.refs: Final = Refs(folder)
         self.lookup: Final = Lookup(self.objects, self.refs, self.legacy)
         self.log: Final = OperationLog(os.path.join(folder, b"ckpt", b"log"))
@@ -223,9 +225,14 @@ class Repository:
         self.metadata = metadata
 
     def take_notes(self) -> list[str]:
-        """Give what was to be told once."""
+        """Give what was to be told once, and what is to be told whenever somebody saves."""
         notes, self.tell_once = self.tell_once, []
-        return notes
+        return notes + self.standing_notes()
+
+    def standing_notes(self) -> list[str]:
+        """Give what only a person can put right."""
+        note = self.cap.note()
+        return [] if note is None else [note]
 
     def is_replaced(self) -> bool:
         """Tell whether another directory is at the worktree's path than the one that was saved last by request."""

@@ -75,6 +75,7 @@ class Thinner:
             return freed
 
         by_cap, total = over_cap(left, weights.total, repo.settings.keep.max_bytes, remove)
+        repo.cap.weighed(total)
         gone = [known[seq] for seq in sorted({*by_rule, *by_cap})]
         return self._result(gone, before - total, total, dry_run=dry_run)
 
@@ -100,13 +101,7 @@ class Thinner:
 
     def _result(self, gone: list[Checkpoint], frees: int, left: int, *, dry_run: bool) -> ThinResult:
         tags: list[str] = []
-        cap = self._repo.settings.keep.max_bytes
-        notes = []
-        if left > cap:
-            notes.append(
-                f"what is left takes {left} bytes, more than max_store_bytes ({cap}): manual, tagged and needed "
-                "checkpoints are never thinned; ckpt drop removes them by hand"
-            )
+        note = self._repo.cap.note_of(left)
         return ThinResult(
             dropped=[
                 DroppedCheckpoint(
@@ -119,9 +114,9 @@ class Thinner:
             ],
             frees_bytes=frees,
             left_bytes=left,
-            over_cap=left > cap,
+            over_cap=note is not None,
             dry_run=dry_run,
-            notes=notes,
+            notes=[] if note is None else [note],
         )
 
     def _remove(self, token: str, result: ThinResult, asker: Asker) -> None:

@@ -1,0 +1,49 @@
+"""The size cap of a store, and whether what nobody thins takes more by itself."""
+
+from ckptd.shadow.objects.store import ObjectStore
+
+__all__ = ["Cap"]
+
+
+class Cap:
+    """``max_bytes`` for what is packed in a store."""
+
+    def __init__(self, objects: ObjectStore, max_bytes: int) -> None:
+        self._objects = objects
+        self._max_bytes = max_bytes
+        self._left: int | None = None
+        self._looked_at: int | None = None
+
+    def is_over(self) -> bool:
+        """Whether the store takes more, be it needed or not."""
+        return self._objects.packed_bytes() > self._max_bytes
+
+    def is_weighing_due(self) -> bool:
+        """Whether the store is above the cap and has grown by a sixteenth of it since it was looked at."""
+        if self._looked_at is None:
+            return self.is_over()
+        return self._objects.packed_bytes() > max(self._max_bytes, self._looked_at + self._max_bytes // 16)
+
+    def looking(self) -> None:
+        """Remember that it is being weighed; what is damaged now is damaged at the next look, too."""
+        self._looked_at = self._objects.packed_bytes()
+
+    def weighed(self, left: int) -> None:
+        """Remember what thinning leaves, or would leave, in bytes."""
+        self.looking()
+        self._left = left
+
+    def note(self) -> str | None:
+        """Say that only a person can make the store small enough; None where that is not so, or not known."""
+        if self._left is None or not self.is_over():
+            return None
+        return self.note_of(self._left)
+
+    def note_of(self, left: int) -> str | None:
+        """Say the same of so many bytes that thinning leaves."""
+        if left <= self._max_bytes:
+            return None
+        return (
+            f"thinning leaves {left} bytes, more than max_store_bytes ({self._max_bytes}): manual, tagged and needed "
+            "checkpoints are never thinned; ckpt drop removes them by hand"
+        )
