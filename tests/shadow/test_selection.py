@@ -11,8 +11,16 @@ pytestmark = pytest.mark.core
 OLD, NEW = file(b"old"), file(b"new")
 
 
-def paths(given, now, target, *, delete=False, disk=None):
-    found = select_paths(given, view(now), view(target), "0123", delete=delete, standing=FakeDisk(disk).kind)
+def paths(given, now, target, *, delete=False, disk=None, left_out=()):
+    found = select_paths(
+        given,
+        view(now),
+        view(target),
+        "0123",
+        delete=delete,
+        standing=FakeDisk(disk).kind,
+        says_absent=lambda path, is_dir: (path, is_dir) not in left_out,
+    )
     return {path: (old, new) for path, old, new in found}
 
 
@@ -69,6 +77,15 @@ def test_a_path_that_the_checkpoint_lacks_is_an_error(now):
         paths([b"a"], now, {b"b": NEW})
     assert caught.value.kind == "path_not_in_checkpoint"
     assert ("--delete" in caught.value.hint) == bool(now)
+
+
+@pytest.mark.parametrize(("now", "is_dir"), [({}, False), ({b"a": OLD}, False), ({b"a": directory()}, True)])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_nobody_is_told_to_delete_what_the_checkpoint_only_left_out(now, is_dir, hidden):
+    with pytest.raises(DomainError, match="not in checkpoint 0123") as caught:
+        paths([b"a"], {} if hidden else now, {b"b": NEW}, disk=now if hidden else None, left_out={(b"a", is_dir)})
+    assert "--delete" not in caught.value.hint
+    assert "kept it out" in caught.value.hint
 
 
 @pytest.mark.parametrize("now", [{}, {b"d/l": link()}, {b"d/l/a": OLD}])

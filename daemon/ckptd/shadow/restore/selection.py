@@ -16,6 +16,7 @@ Standing = Callable[[bytes], State | None]
 """Tells what kind of thing stands at a path where the scan saw nothing: what rules leave out may be in the way."""
 
 _ELSEWHERE: Final = "ckpt ls PATH shows where it is"
+_LEFT_OUT: Final = "that does not mean that it was not there: rules, its size or its permissions kept it out"
 
 
 def select_paths(
@@ -26,8 +27,11 @@ def select_paths(
     *,
     delete: bool,
     standing: Standing,
+    says_absent: Callable[[bytes, bool], bool],
 ) -> list[Delta]:
     """Give what differs at and below the paths, and the directories above them that have to be made.
+
+    ``says_absent`` tells whether a path that the checkpoint lacks was really absent when it was made.
 
     Raises DomainError: ``path_not_in_checkpoint`` for one that checkpoint ``name`` lacks (unless ``delete``),
     ``beyond_symlink`` where the checkpoint or the worktree has a link above one, ``bad_path`` where the worktree has
@@ -38,8 +42,9 @@ def select_paths(
     for path in paths:
         wanted = find_state(target, path)
         if wanted is None and (not delete or find_state(current, path) is None):
-            hint = "to delete it from the worktree: --delete" if find_state(current, path) else _ELSEWHERE
-            raise not_in_checkpoint(target, path, name, hint)
+            here = find_state(current, path) or standing(path)
+            covered = says_absent(path, here is not None and here.is_dir)
+            raise not_in_checkpoint(target, path, name, _hint(find_state(current, path), covered=covered))
         if wanted is not None:
             above = _Above(path, current, target, given, standing)
             if above.obstacle is not None:
@@ -74,6 +79,12 @@ def select_exactly(
             below = compare(find_view(current, path), None, path)
             staying += [one.path for one in below if one.path not in exact]
     return list(found.values()), staying
+
+
+def _hint(here: State | None, *, covered: bool) -> str:
+    if not covered:
+        return _LEFT_OUT
+    return _ELSEWHERE if here is None else "to delete it from the worktree: --delete"
 
 
 def _take(found: dict[bytes, Delta], delta: Delta) -> None:

@@ -161,15 +161,16 @@ def _prepare_missing(repo: Repository, request: RestoreRequest, asker: Asker) ->
     root = DirNode({}, {}, frozenset(), 0o755, EMPTY_TREE, None, None)
     if not request.passed:
         check_conditions(repo, request.conditions, root, asker)
-    deltas, staying = _select(request, root, Nowhere())
+    coverage = Coverage(repo.objects, request.target.root, request.target.info)
+    deltas, staying = _select(request, root, Nowhere(), coverage)
     plan = make_plan(deltas, Nowhere(), lambda _path, _is_dir: True, staying)
     plan = _without(plan, unwritable(plan.steps, repo.objects, asker))
     return Prepared(request, ScanResult(root, [], [], [], [], 0, 0, 0), plan, [], repo.head)
 
 
 def _plan(repo: Repository, request: RestoreRequest, scan: ScanResult, disk: Disk) -> Plan:
-    deltas, staying = _select(request, scan.root, disk)
     coverage = Coverage(repo.objects, request.target.root, request.target.info)
+    deltas, staying = _select(request, scan.root, disk, coverage)
     forced = _forced(request)
 
     def says_absent(path: bytes, is_dir: bool) -> bool:
@@ -180,15 +181,25 @@ def _plan(repo: Repository, request: RestoreRequest, scan: ScanResult, disk: Dis
     return make_plan(deltas, disk, says_absent, [*_left_alone(scan), *staying])
 
 
-def _select(request: RestoreRequest, current: DirectoryView, disk: Disk | Nowhere) -> tuple[list[Delta], list[bytes]]:
+def _select(
+    request: RestoreRequest, current: DirectoryView, disk: Disk | Nowhere, coverage: Coverage
+) -> tuple[list[Delta], list[bytes]]:
     """Give what differs in the requested paths, and what must stay although a directory above it should go."""
     target = request.target
     if request.paths is None:
         return list(compare(current, target.root)), []
     if request.exact:
         return _select_exactly(request, request.paths, current, disk)
-    name = target.checkpoint.id[:12]
-    return select_paths(request.paths, current, target.root, name, delete=request.delete, standing=disk.kind), []
+    chosen = select_paths(
+        request.paths,
+        current,
+        target.root,
+        target.checkpoint.id[:12],
+        delete=request.delete,
+        standing=disk.kind,
+        says_absent=lambda path, is_dir: coverage.says_absent(path, is_dir=is_dir),
+    )
+    return chosen, []
 
 
 def _select_exactly(
