@@ -20,6 +20,7 @@ from ckptd.errors import DomainError
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.surveying import PackFacts, slices
+from ckptd.shadow.objects.users import can_tell
 from support.cli_run import ROOT
 from support.worktrees import Desk, in_child, run_git, verify
 
@@ -362,6 +363,24 @@ def test_an_unreadable_ref_keeps_everything(history):
     result = gc(history)
     assert result.all_kept
     assert result.objects_removed == 0
+
+
+@pytest.mark.skipif(not can_tell(), reason="this system does not tell what its processes do")
+def test_what_git_has_begun_goes_once_nobody_is_at_work(history):
+    begun = (b"objects/pack/tmp_pack_x", b"objects/tmp_obj_x", b"objects/ab/tmp_obj_y", b"gc.pid")
+    for name in begun:
+        path = os.path.join(history.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(b"begun")
+    with subprocess.Popen(["sleep", "600"], cwd=history.folder) as user:
+        try:
+            gc(history)
+            assert all(os.path.exists(os.path.join(history.folder, name)) for name in begun)
+        finally:
+            user.kill()
+    gc(history)
+    assert [name for name in begun if os.path.exists(os.path.join(history.folder, name))] == []
 
 
 @pytest.mark.parametrize("lost", [False, True])

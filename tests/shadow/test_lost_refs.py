@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -10,8 +11,10 @@ from ckpt_protocol.store import GcParams, GcResult, VerifyParams, VerifyResult
 from ckpt_protocol.structs import from_wire
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.users import can_tell, user_of
 from ckptd.shadow.record.living import known_checkpoints
 from ckptd.shadow.record.oplog import Dropped, Intent, Outcome, Pass
+from support.poll import until
 from support.worktrees import Desk
 
 pytestmark = pytest.mark.core
@@ -143,17 +146,37 @@ def test_all_dropped_stays_dropped(four: Desk):
     assert four.list().checkpoints == []
 
 
-def test_a_lock_of_gits_is_named_and_nothing_goes(four: Desk):
+@pytest.mark.skipif(not can_tell(), reason="this system does not tell what its processes do")
+def test_a_lock_of_gits_is_named_while_somebody_works_there_and_goes_then(four: Desk):
     four.open()
     _no_second(four)
-    # Git at work on the file, as far as anybody can tell.
-    with open(os.path.join(four.folder, b"packed-refs.lock"), "xb"):
+    lock = os.path.join(four.folder, b"packed-refs.lock")
+    with open(lock, "xb"):
         pass
-    with pytest.raises(DomainError, match=r"packed-refs\.lock") as caught:
-        _gc(four)
+    with subprocess.Popen(["sleep", "600"], cwd=four.folder) as user:
+        try:
+            with pytest.raises(DomainError, match=r"packed-refs\.lock") as caught:
+                _gc(four)
+        finally:
+            user.kill()
     assert "remove it" in caught.value.hint
-    four.reopen()
+    assert os.path.exists(lock)
+    result = _gc(four)
+    assert not result.all_kept
+    assert not os.path.exists(lock)
     assert _contents(four) == WHOLE
+
+
+@pytest.mark.skipif(not can_tell(), reason="this system does not tell what its processes do")
+def test_a_git_program_is_known_by_its_words(four: Desk):
+    four.open()
+    assert user_of(four.folder) is None
+    # It waits for its input, and has nothing of the store open.
+    command = ["git", b"--git-dir=" + four.folder, "hash-object", "--stdin"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd="/") as git:
+        until(lambda: user_of(four.folder) == git.pid)
+        git.communicate(b"")
+    assert user_of(four.folder) is None
 
 
 def _intent(n: int, verb, **fields) -> Intent:

@@ -13,6 +13,7 @@ from ckptd.doctor.daemon import SilentDaemonError, ask
 from ckptd.doctor.finding import CannotFixError, Case, Finding
 from ckptd.errors import DomainError
 from ckptd.lock import LOCK_NAME, DataLocks, HeldLock, LockedElsewhereError, Owner, this_process
+from ckptd.shadow.objects.users import user_of
 from ckptd.shadow.store.metadata import read_metadata
 
 __all__ = ["check"]
@@ -95,7 +96,7 @@ def _delete(checkpoint_dir: bytes, path: bytes) -> None:
     locks = DataLocks(this_process(""))
     try:
         locks.claim(checkpoint_dir, False)
-        if (user := _user_of(path)) is not None:
+        if (user := user_of(os.path.dirname(path))) is not None:
             raise CannotFixError(f"process {user} has it, or the store, open")
         if stat.S_ISDIR(os.lstat(path).st_mode):
             shutil.rmtree(path)
@@ -119,25 +120,3 @@ def _owner(checkpoint_dir: bytes) -> Owner | None:
     except LockedElsewhereError as error:
         return error.owner or Owner(0, "", "this host", "", "")
     return None
-
-
-def _user_of(path: bytes) -> int | None:
-    """Give another process that has something open in the folder of ``path``: a git program, most likely."""
-    place = os.path.dirname(path) + b"/"
-    for pid in os.listdir(b"/proc") if os.path.isdir(b"/proc/self/fd") else []:
-        if pid.isdigit() and int(pid) != os.getpid() and any(link.startswith(place) for link in _links(pid)):
-            return int(pid)
-    return None
-
-
-def _links(pid: bytes) -> Iterator[bytes]:
-    process = b"/proc/" + pid
-    try:
-        links = [process + b"/cwd", *(process + b"/fd/" + fd for fd in os.listdir(process + b"/fd"))]
-    except OSError:
-        return
-    for link in links:
-        try:
-            yield os.readlink(link) + b"/"
-        except OSError:
-            continue

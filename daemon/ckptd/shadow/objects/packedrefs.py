@@ -1,5 +1,7 @@
 """The file ``packed-refs``: many refs in one file, read once and rewritten in one go."""
 
+import contextlib
+import logging
 import os
 import re
 import time
@@ -10,8 +12,11 @@ from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import fsync_dir, read_if_there
 from ckptd.shadow.objects.failpoint import reach
+from ckptd.shadow.objects.users import can_tell, user_of
 
 __all__ = ["PackedRefs"]
+
+_logger = logging.getLogger(__name__)
 
 _LINE: Final = re.compile(rb"([0-9a-f]{40}) (refs/[^ \n]+)")
 _PEELED: Final = re.compile(rb"\^[0-9a-f]{40}")
@@ -67,8 +72,7 @@ class PackedRefs:
     def _replace(self, data: bytes) -> None:
         lock = self.path + b".lock"
         try:
-            # Git's own lock: it never rewrites the file while this exists, nor do we while it does.
-            fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fd = self._take(lock)
             try:
                 with open(fd, "wb") as file:
                     file.write(data)
@@ -89,6 +93,23 @@ class PackedRefs:
             ) from error
         except OSError as error:
             raise from_os_error(error, "write", self.path) from error
+
+    def _take(self, lock: bytes) -> int:
+        """Take git's own lock: it never rewrites the file while this exists, nor do we while it does.
+
+        One that was left by a git program that died is removed, once it is proved that none is at work here. Raises
+        OSError.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            return os.open(lock, flags, 0o600)
+        except FileExistsError:
+            if not can_tell() or user_of(os.path.dirname(lock)) is not None:
+                raise
+        _logger.warning("%s was left by a process that died; it is removed", to_text(lock))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(lock)
+        return os.open(lock, flags, 0o600)
 
     def _read(self) -> _Content:
         now_ns = time.time_ns()

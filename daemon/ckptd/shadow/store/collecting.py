@@ -8,6 +8,7 @@ Each group of packs is made new, durably, before the old ones go. Between the st
 needed meanwhile is looked up again right before anything goes.
 """
 
+import glob
 import os
 import time
 from collections.abc import Generator, Iterator
@@ -21,6 +22,7 @@ from ckptd.shadow.objects.loose import pack_loose
 from ckptd.shadow.objects.packcheck import loose_objects
 from ckptd.shadow.objects.rewrite import Rewrite, hide_indexes_over_packs, unlink_packs
 from ckptd.shadow.objects.surveying import PackFacts, left_overs, slices, survey
+from ckptd.shadow.objects.users import can_tell, user_of
 from ckptd.shadow.scan.entry import OID
 from ckptd.shadow.scan.model import DirNode, iter_nodes
 from ckptd.shadow.store.asker import Asker
@@ -197,18 +199,19 @@ class Collection:
         try:
             hide_indexes_over_packs(folder)
             clear_deltas(folder)
-            for path in left_overs(self._repo.objects.pack_dir, ()):
-                if self._may_go(path):
+            rests = [*left_overs(self._repo.objects.pack_dir, ()), *_marks_of_git(folder)]
+            used = bool(rests) and (not can_tell() or user_of(folder) is not None)
+            for path in rests:
+                if self._may_go(path, used):
                     os.unlink(path)
-            _remove_stale(os.path.join(folder, b"gc.pid"))
         except OSError as error:
             raise from_os_error(error, "clean up", folder) from error
 
-    def _may_go(self, path: bytes) -> bool:
-        """A pack whose index was lost may hold what is missing; what git has just begun may be in use."""
+    def _may_go(self, path: bytes, used: bool) -> bool:
+        """A pack whose index was lost may hold what is missing; what git has begun is in use while one is at work."""
         if os.path.splitext(path)[1] == b".pack" and os.path.basename(path).startswith(b"pack-"):
             return not self._reach.lost and not self._keep_all
-        return not os.path.basename(path).startswith(b"tmp_") or _is_stale(path)
+        return not os.path.basename(path).startswith((b"tmp_", b"gc.pid")) or not used or _is_stale(path)
 
     def _rewrite_packs(self, packs: list[PackFacts]) -> Iterator[None]:
         groups = slices(packs, self._free_bytes())
@@ -305,10 +308,8 @@ def _is_stale(path: bytes) -> bool:
     return time.time() - os.lstat(path).st_mtime > _STALE_S
 
 
-def _remove_stale(path: bytes) -> None:
-    """Remove the mark of a running ``git gc`` that has been there for so long that none runs."""
-    try:
-        if _is_stale(path):
-            os.unlink(path)
-    except FileNotFoundError:
-        return
+def _marks_of_git(folder: bytes) -> list[bytes]:
+    """Give what else a git program that was killed leaves: the mark of its collection, loose objects half-written."""
+    objects = os.path.join(glob.escape(folder), b"objects")
+    begun = glob.glob(os.path.join(objects, b"tmp_obj_*")) + glob.glob(os.path.join(objects, b"??", b"tmp_obj_*"))
+    return [*filter(os.path.lexists, [os.path.join(folder, b"gc.pid")]), *begun]
