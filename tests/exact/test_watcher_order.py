@@ -11,6 +11,7 @@ import pytest
 from ckptd.exact.watcher import ExactWatcher
 from ckptd.shadow.objects.pack import HashOnly
 from support.poll import until
+from support.tiny_disk import tiny_disk
 from support.worktrees import Desk, somebody
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
@@ -136,6 +137,50 @@ def test_a_store_that_is_one_no_more(watched):
     assert [item.path for item in desk.repo.scan(HashOnly()).excluded] == [b"s"]
     os.unlink(desk.path(b"s/.lock"))
     assert watched.check()
+
+
+@pytest.mark.parametrize("rules", [b"", b".lock\nHEAD\n"])
+def test_a_directory_that_becomes_a_store_by_what_lies_deeper(watched, rules):
+    desk = watched.desk
+    desk.write(b".gitignore", rules)
+    for path in (b"s/HEAD", b"s/objects/f", b"s/ckpt/f", b"t/.lock", b"t/k/ckpt/f"):
+        desk.write(path, b"1")
+    watched.settle()
+    desk.write(b"s/ckpt/metadata.json", b"1")
+    assert watched.check()
+    desk.write(b"t/k/ckpt/metadata.json", b"1")
+    assert watched.check()
+    assert {item.path for item in desk.repo.scan(HashOnly()).excluded} == {b"s", b"t"}
+
+
+@pytest.mark.parametrize("one_file_system", [True, False])
+def test_what_is_mounted_and_taken_away_again(desk, one_file_system):
+    watched = Watched(desk, one_file_system=one_file_system)
+    for path in (b"d/x/f", b"f"):
+        desk.write(path, b"1")
+    watched.settle()
+    with tiny_disk(desk.path(b"d")):
+        watched.check()
+        for number in (b"1", b"2", b"3"):
+            desk.write(b"d/x/f", number)
+            watched.check()
+            desk.write(b"d/x/" + number + b"/f", number)
+            watched.check()
+        # What is mounted in it may be another machine's.
+        assert (desk.repo.watched._witness is not None) == one_file_system
+    watched.check()
+    watched.settle()
+    desk.write(b"d/x/f", b"4")
+    assert watched.check()
+
+
+def test_it_ends_with_a_full_disk_too(watched):
+    watched.desk.write(b"f", b"1")
+    watched.settle()
+    witness = watched.witness
+    witness._cookie = lambda: None
+    witness.close()
+    assert not witness._thread.is_alive()
 
 
 def test_a_way_to_the_worktree_that_is_lost_for_a_while(watched):

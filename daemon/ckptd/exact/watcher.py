@@ -145,7 +145,9 @@ class ExactWatcher:
         """End the thread and give the watches back."""
         self._ending = True
         if self._thread.is_alive():
-            self._cookie()
+            # That is an event, and a full disk cannot refuse it. The thread may be at its end already.
+            with contextlib.suppress(ValueError):
+                self._give_back([self._cookie_wd])
             self._thread.join(self._cookie_wait_s)
         with contextlib.suppress(OSError):
             for name in os.listdir(self._folder):
@@ -339,11 +341,13 @@ class ExactWatcher:
             self._note_name(path, name)
 
     def _give_back(self, descriptors: list[int]) -> None:
-        assert self._inotify is not None
+        inotify = self._inotify
+        if inotify is None:
+            return
         for wd in descriptors:
             # A directory that is gone has taken its watch with it.
             with contextlib.suppress(OSError):
-                self._inotify.rm_watch(wd)
+                inotify.rm_watch(wd)
 
     def _overflow(self) -> None:
         """Events are lost, those of new directories among them: every directory there is gets its watch again."""

@@ -412,7 +412,7 @@ class _Walk:
         basis = old.basis
         if not isinstance(basis, Basis) or frame.only_tracked or not look.names.isdisjoint(TELLING):
             return False
-        if (basis is not frame.basis and basis.parent is not frame.basis) or b".lock" in old.entries:
+        if (basis is not frame.basis and basis.parent is not frame.basis) or _may_be_store(old):
             return False
         if look.itself and not self._look_everywhere(frame, look, old):
             return False
@@ -703,6 +703,12 @@ def _keep_nothing(_so_far: DirNode) -> None:
 
 def _help_nothing(_read: Callable[[HashJob], None]) -> None:
     return None
+
+
+def _may_be_store(node: DirNode) -> bool:
+    """Tell whether what lies deeper decides if a directory is a store."""
+    names = {*node.entries, *node.children, *(name.rstrip(b"/") for name in node.ignored)}
+    return b".lock" in names or names.issuperset((b"ckpt", b"objects", b"HEAD"))
 
 
 def _same_tree(old: DirNode, entries: dict[bytes, bytes], children: dict[bytes, DirNode]) -> bool:
