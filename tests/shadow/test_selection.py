@@ -96,6 +96,13 @@ def test_what_the_checkpoint_has_behind_a_link_is_told_from_what_it_lacks(now, p
     assert (caught.value.kind, caught.value.paths) == ("beyond_symlink", (path,))
 
 
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_path_through_a_link_of_the_worktree_is_told_as_such(delete):
+    with pytest.raises(DomainError, match="beyond a symbolic link: l is one now") as caught:
+        paths([b"l/a"], {b"l": link(), b"d/a": OLD}, {b"d/a": OLD}, delete=delete)
+    assert (caught.value.kind, caught.value.paths) == ("beyond_symlink", (b"l/a",))
+
+
 def test_with_delete_such_a_path_goes_with_all_that_is_below_it():
     found = paths([b"d", b"b"], {b"d/e/x": OLD, b"b": OLD}, {b"b": NEW}, delete=True)
     assert found == {

@@ -8,7 +8,7 @@ from ckptd.errors import DomainError
 from ckptd.shadow.trees.compare import Delta, compare, same_state
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import LINK
-from ckptd.shadow.trees.view import DirectoryView, find_state, find_view, not_in_checkpoint
+from ckptd.shadow.trees.view import DirectoryView, find_state, find_view, link_above, not_in_checkpoint
 
 __all__ = ["Standing", "select_exactly", "select_paths"]
 
@@ -16,6 +16,8 @@ Standing = Callable[[bytes], State | None]
 """Tells what kind of thing stands at a path where the scan saw nothing: what rules leave out may be in the way."""
 
 _ELSEWHERE: Final = "ckpt ls PATH shows where it is"
+_DELETE: Final = "to delete it from the worktree: --delete"
+_BEYOND: Final = "give the path that the link leads to, if that is in the worktree, or the link itself"
 _LEFT_OUT: Final = "that does not mean that it was not there: rules, its size or its permissions kept it out"
 
 
@@ -44,7 +46,7 @@ def select_paths(
         if wanted is None and (not delete or find_state(current, path) is None):
             here = find_state(current, path) or standing(path)
             covered = says_absent(path, here is not None and here.is_dir)
-            raise not_in_checkpoint(target, path, name, _hint(find_state(current, path), covered=covered))
+            raise _missing(path, current, target, name, covered=covered)
         if wanted is not None:
             above = _Above(path, current, target, given, standing)
             if above.obstacle is not None:
@@ -81,10 +83,15 @@ def select_exactly(
     return list(found.values()), staying
 
 
-def _hint(here: State | None, *, covered: bool) -> str:
+def _missing(path: bytes, current: DirectoryView, target: DirectoryView, name: str, *, covered: bool) -> DomainError:
+    link = link_above(current, path)
+    if link is not None and link_above(target, path) is None:
+        text = f"{to_text(path)} is beyond a symbolic link: {to_text(link)} is one now"
+        return DomainError("beyond_symlink", text, hint=_BEYOND, paths=(path,))
     if not covered:
-        return _LEFT_OUT
-    return _ELSEWHERE if here is None else "to delete it from the worktree: --delete"
+        return not_in_checkpoint(target, path, name, _LEFT_OUT)
+    here = find_state(current, path)
+    return not_in_checkpoint(target, path, name, _ELSEWHERE if here is None else _DELETE)
 
 
 def _take(found: dict[bytes, Delta], delta: Delta) -> None:

@@ -160,8 +160,7 @@ class StoreReader:
         root = self._lookup.open(checkpoint_id).root
         state = find_state(root, path)
         if state is None:
-            hint = "ckpt ls PATH shows the checkpoints that changed a path"
-            raise not_in_checkpoint(root, path, checkpoint_id[:12], hint)
+            raise not_in_checkpoint(root, path, checkpoint_id[:12])
         if state.is_dir:
             raise DomainError("not_a_file", f"{to_text(path)} is a directory", paths=(path,))
         return state

@@ -17,6 +17,8 @@ Key = tuple[bytes, bytes | None]
 
 UNRECORDED: Final = b""
 
+_ELSEWHERE: Final = "ckpt ls PATH shows the checkpoints that changed a path"
+
 
 class DirectoryView(Protocol):
     """One directory: what it holds, and a key that is equal only for equal content."""
@@ -169,7 +171,7 @@ def link_above(root: DirectoryView, path: bytes) -> bytes | None:
     return None
 
 
-def not_in_checkpoint(root: DirectoryView, path: bytes, name: str, hint: str | None = None) -> DomainError:
+def not_in_checkpoint(root: DirectoryView, path: bytes, name: str, hint: str = _ELSEWHERE) -> DomainError:
     """Give the error for a path that checkpoint ``name`` lacks: ``path_not_in_checkpoint``.
 
     ``beyond_symlink`` where a link of the checkpoint is why: it has the file under another path, if at all.
