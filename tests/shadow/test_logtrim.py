@@ -3,6 +3,7 @@
 import contextlib
 import os
 import resource
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from ckpt_protocol.checkpoint import SaveParams
+from ckpt_protocol.checkpoint import DropParams, SaveParams
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.failpoint import listen
@@ -233,3 +234,24 @@ def test_the_newest_restore_stays_for_it_ends_what_was_cut_off_before(desk):
     assert len(log.intents) <= 13
     assert stopped in log.intents
     assert unfinished(log) is None
+
+
+def test_a_checkpoint_that_was_dropped_is_not_taken_for_a_lost_one(desk):
+    """Its content is in the store until it is collected, and the refs of all others may be lost by then."""
+    desk.configure(log_bounds=Bounds(most=12, most_bytes=10**9, newest=4, newest_bytes=10**9))
+    desk.write(b"secret", b"0")
+    dropped = desk.save("secret").id
+    desk.remove(b"secret")
+    desk.write(b"a", b"0")
+    desk.save("first")
+    desk.writer.drop(DropParams(**desk.common(), token=desk.token(), ids=[dropped]), Caller("test"))
+    for number in range(30):
+        desk.write(b"b", b"%d" % number)
+        desk.save()
+    assert len(desk.repo.log.intents) <= 13
+    kept = set(desk.repo.lookup.ids())
+    assert bytes.fromhex(dropped) in desk.repo.objects
+    desk.close()
+    shutil.rmtree(desk.folder + b"/refs")
+    desk.open()
+    assert set(desk.repo.lookup.ids()) == kept

@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -26,6 +26,7 @@ from ckptd.shadow.record.history import History, read_history
 from ckptd.shadow.record.info import Info
 from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.legacyfolder import legacy_folders
+from ckptd.shadow.record.living import known_checkpoints
 from ckptd.shadow.record.logtrim import split_log
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.message import Facts
@@ -406,7 +407,7 @@ class Repository:
             return
         # What could not be halved is not looked at again at every save.
         self._uncut_bytes = log.size_bytes
-        wanted = log.intents.keys() - log.outcomes.keys()
+        wanted = {*(log.intents.keys() - log.outcomes.keys()), *self._telling_of_gone()}
         last = newest_restore(log)
         if last is not None:
             wanted.add(last.n)
@@ -420,6 +421,13 @@ class Repository:
             _logger.warning("%s", error)
             return
         self._uncut_bytes = 0
+
+    def _telling_of_gone(self) -> Iterator[int]:
+        """Give the operations without which a checkpoint that is meant to be gone would be taken for a lost one."""
+        for number, intent in self.log.intents.items():
+            gone = known_checkpoints([intent], self.log.outcomes).gone
+            if any(bytes.fromhex(one) in self.objects for one in gone):
+                yield number
 
     def write_model(self) -> None:
         """Write the model to disk. It can be derived, so a disk that refuses is no reason to fail."""
