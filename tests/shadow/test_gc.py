@@ -367,7 +367,8 @@ def test_an_unreadable_ref_keeps_everything(history):
 
 @pytest.mark.skipif(not can_tell(), reason="this system does not tell what its processes do")
 def test_what_git_has_begun_goes_once_nobody_is_at_work(history):
-    begun = (b"objects/pack/tmp_pack_x", b"objects/tmp_obj_x", b"objects/ab/tmp_obj_y", b"gc.pid")
+    begun = [b"objects/pack/tmp_pack_x", b"objects/tmp_obj_x", b"objects/ab/tmp_obj_y", b"gc.pid"]
+    begun += [b"gc.pid.lock", b"index.lock", b"HEAD.lock", b"refs/checkpoints/0000000099.lock"]
     for name in begun:
         path = os.path.join(history.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -211,7 +211,9 @@ class Collection:
         """A pack whose index was lost may hold what is missing; what git has begun is in use while one is at work."""
         if os.path.splitext(path)[1] == b".pack" and os.path.basename(path).startswith(b"pack-"):
             return not self._reach.lost and not self._keep_all
-        return not os.path.basename(path).startswith((b"tmp_", b"gc.pid")) or not used or _is_stale(path)
+        name = os.path.basename(path)
+        begun = name.startswith((b"tmp_", b"gc.pid")) or name.endswith(b".lock")
+        return not begun or not used or (_is_stale(path) and not name.endswith(b".lock"))
 
     def _rewrite_packs(self, packs: list[PackFacts]) -> Iterator[None]:
         groups = slices(packs, self._free_bytes())
@@ -309,7 +311,10 @@ def _is_stale(path: bytes) -> bool:
 
 
 def _marks_of_git(folder: bytes) -> list[bytes]:
-    """Give what else a git program that was killed leaves: the mark of its collection, loose objects half-written."""
-    objects = os.path.join(glob.escape(folder), b"objects")
-    begun = glob.glob(os.path.join(objects, b"tmp_obj_*")) + glob.glob(os.path.join(objects, b"??", b"tmp_obj_*"))
-    return [*filter(os.path.lexists, [os.path.join(folder, b"gc.pid")]), *begun]
+    """Give what else a git program that was killed leaves: its locks, the mark of its collection, half-written objects.
+
+    None of ours is like that by now: nothing of ours is in the making between two steps.
+    """
+    names = (b"*.lock", b"gc.pid", b"refs/**/*.lock", b"objects/tmp_obj_*", b"objects/??/tmp_obj_*")
+    here = glob.escape(folder)
+    return [path for name in names for path in glob.glob(os.path.join(here, name), recursive=True)]
