@@ -69,14 +69,28 @@ def test_no_verb_but_a_restore_touches_the_worktree(place: Place):
     place.done("export", first, str(place.base / "out"))
     place.done("reset", first, "--dry-run")
     place.done("rollback", first, "d", "--dry-run")
-    place.done("watch", "on")
-    place.done("watch", "off")
     place.done("tag", first, "name")
     place.done("untag", "name")
     place.done("drop", second)
     for words in (("thin",), ("gc",), ("daemon", "stop"), ("prune",), ("forget", "--yes")):
         place.done(*words)
     assert _look(place.ws) == before
+
+
+def test_a_watch_leaves_nothing_but_the_time_of_its_trial_in_the_worktree(place: Place):
+    """Whether the system tells of changes is tried out with a file in the root, which is gone at once."""
+    (place.ws / "d").mkdir()
+    (place.ws / "d" / "f").write_bytes(b"one\n")
+    place.save("one")
+    before = _look(place.ws)
+    place.done("watch", "on")
+    place.done("watch", "off")
+    place.done("daemon", "stop")
+    after = _look(place.ws)
+    root = os.path.join(place.ws, ".")
+    assert after.pop(root)
+    before.pop(root)
+    assert after == before
 
 
 def test_submodules_and_linked_worktrees_come_back_and_git_does_not_notice(place: Place):
