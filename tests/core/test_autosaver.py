@@ -164,7 +164,7 @@ async def test_a_directory_that_was_touched_is_asked_for_though_the_list_is_the_
 
 async def test_where_nothing_is_told_it_looks_by_itself_and_says_so():
     async with scene(Unwatched()) as stage:
-        await eventually(lambda: stage.told.state == POLLING and stage.told.rescans >= 1)
+        await eventually(lambda: stage.told.state == POLLING and stage.told.rescans >= 1 and stage.told.saved == 1)
         assert stage.told.reason == "this daemon has no watcher"
         stage.store.changed = True
         await eventually(lambda: stage.told.saved == 2)
