@@ -64,7 +64,8 @@ def test_clients_outlive_a_daemon_that_is_killed(place: Place, saved: str, momen
     words = [sys.executable, "-c", code, str(place.checkpoint_dir), str(place.ws)]
     for _ in range(3):
         place.kill()
-        children = [place.spawn(words, place.environ, stdout=subprocess.PIPE) for _ in range(4)]
+        # Without a buffer: what it would have read beyond the first line would be lost to communicate().
+        children = [place.spawn(words, place.environ, stdout=subprocess.PIPE, bufsize=0) for _ in range(4)]
         first = ""
         if moment == "serving":
             assert children[0].stdout is not None
