@@ -307,7 +307,7 @@ class _Pool:
     """The sockets of one process: those in use, and the idle ones."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        self.pid: int = os.getpid()
         self._lock = allocate_lock()
         self._idle: list[Link] = []
         self._busy: set[Link] = set()

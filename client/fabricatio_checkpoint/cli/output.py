@@ -28,9 +28,9 @@ class Output:
 
     def __init__(self, json: bool) -> None:
         self.json = json
-        self.for_people = not json and is_terminal(sys.stdout)
+        self.for_people: bool = not json and is_terminal(sys.stdout)
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
-        self.colour = self.for_people and not plain
+        self.colour: bool = self.for_people and not plain
 
     def line(self, text: str) -> None:
         """Write one line of the result; raises ClosedOutputError, and StorageError where stdout cannot be written."""
