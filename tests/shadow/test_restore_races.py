@@ -129,7 +129,11 @@ def test_the_root_is_replaced_while_it_is_written_to(desk, move, point):
         shutil.rmtree(desk.root, ignore_errors=True)
     os.rename(elsewhere, desk.root)
     desk.reopen()
-    desk.undo()
+    if desk.repo.history.undoable:
+        desk.undo()
+    else:
+        # Where all of it was taken back there is nothing to reverse.
+        assert (result.written, result.deleted) == ([], [])
     assert before.differences() == []
 
 
