@@ -5,14 +5,14 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
 import msgspec
 
 from ckpt_protocol import checkpoint, daemon, discover, events, openrpc, store, worktree
 from ckpt_protocol.events import PROGRESS_CAPABILITY
-from ckpt_protocol.structs import Result, WirePath, from_wire, to_wire
+from ckpt_protocol.structs import Result, WirePath, Worktree, from_wire, to_wire
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 from ckptd.asked import Asked
 from ckptd.core.bus import Bus
@@ -22,8 +22,11 @@ from ckptd.errors import DomainError
 
 if TYPE_CHECKING:
     from ckptd.core.manager import Manager
+    from ckptd.core.ports import Reader
 
 __all__ = ["HANDLERS", "Daemon", "Handler"]
+
+R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 _LOOK_AGAIN_S: Final = 0.05
 
@@ -60,6 +63,11 @@ _LONGEST_NAME: Final = 200
 class _InDirectory(Protocol):
     @property
     def checkpoint_dir(self) -> WirePath: ...
+
+
+class _OfWorktree(_InDirectory, Protocol):
+    @property
+    def worktree(self) -> Worktree: ...
 
 
 def _directory(params: _InDirectory) -> bytes:
@@ -296,30 +304,37 @@ async def gc(daemon_: Daemon, asked: Asked, params: store.GcParams) -> store.GcR
             await manager.write(directory, params.worktree, lambda _writer: run.close(), Caller("ckptd"))
 
 
-async def verify(daemon_: Daemon, asked: Asked, params: store.VerifyParams) -> store.VerifyResult:
-    """Look for damage, a moment at a time: other reads of the store come in between."""
-    caller, directory, manager = asked.caller, _directory(params), daemon_.manager
-    run = await manager.read(directory, params.worktree, lambda reader: reader.verify(params, caller))
+class _Run(Protocol[R_co]):
+    """A read that goes on in steps, each in the reader's own thread."""
+
+    def step(self) -> R_co | None: ...
+
+    def close(self) -> None: ...
+
+
+async def _in_steps(daemon_: Daemon, params: _OfWorktree, begin: Callable[["Reader"], _Run[R_co]]) -> R_co:
+    """Do a long read a moment at a time: other reads of the store come in between."""
+    directory, manager = _directory(params), daemon_.manager
+    run = await manager.read(directory, params.worktree, begin)
     try:
         while True:
             result = await manager.read(directory, params.worktree, lambda _reader: run.step())
             if result is not None:
                 return result
     finally:
-        run.close()
+        # As for a collection; whoever called it off was answered while a step may still have been under way.
+        with anyio.CancelScope(shield=True), contextlib.suppress(DomainError):
+            await manager.read(directory, params.worktree, lambda _reader: run.close())
+
+
+async def verify(daemon_: Daemon, asked: Asked, params: store.VerifyParams) -> store.VerifyResult:
+    """Look for damage."""
+    return await _in_steps(daemon_, params, lambda reader: reader.verify(params, asked.caller))
 
 
 async def export(daemon_: Daemon, asked: Asked, params: checkpoint.ExportParams) -> checkpoint.ExportResult:
-    """Write a checkpoint elsewhere, a moment at a time: other reads of the store come in between."""
-    caller, directory, manager = asked.caller, _directory(params), daemon_.manager
-    run = await manager.read(directory, params.worktree, lambda reader: reader.export(params, caller))
-    try:
-        while True:
-            result = await manager.read(directory, params.worktree, lambda _reader: run.step())
-            if result is not None:
-                return result
-    finally:
-        run.close()
+    """Write a checkpoint elsewhere."""
+    return await _in_steps(daemon_, params, lambda reader: reader.export(params, asked.caller))
 
 
 async def subscribe(daemon_: Daemon, asked: Asked, params: events.SubscribeParams) -> events.SubscribeResult:

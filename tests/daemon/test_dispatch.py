@@ -77,8 +77,8 @@ async def test_each_method_answers_its_own_result(wire, method, params) -> None:
         reboot = worktree.WatchReboot(unit=False, enabled=False, linger=False)
         expected = msgspec.structs.replace(expected, state="halted", halted="for the test", reboot=reboot)
     assert result == expected
-    # These go on in steps: they begin, are not done yet, are done; and a collection is closed.
-    assert len(wire.manager.asked) == {"checkpoint.export": 3, "store.verify": 3, "store.gc": 4}.get(method, 1)
+    # These go on in steps: they begin, are not done yet, are done; and are closed.
+    assert len(wire.manager.asked) == {"checkpoint.export": 4, "store.verify": 4, "store.gc": 4}.get(method, 1)
 
 
 async def test_the_wire_is_described_by_itself(wire) -> None:
