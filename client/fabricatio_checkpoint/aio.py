@@ -5,12 +5,14 @@ There is one implementation, the blocking one: each call runs in a worker thread
 
 import functools
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from fabricatio_checkpoint.events import Event
 from fabricatio_checkpoint.hooks import Guard
+from fabricatio_checkpoint.progress import ProgressCallback
+from fabricatio_checkpoint.search import SearchHit
 from fabricatio_checkpoint.service import CheckpointService
 from fabricatio_checkpoint.store import AnyPath, CheckPointStore
 
@@ -130,6 +132,32 @@ class AsyncCheckPointStore:
     @_of_blocking(CheckPointStore.checkpoints)
     def checkpoints(self) -> None:
         """Give the checkpoints, newest first."""
+
+    async def search(
+        self,
+        text: str | bytes,
+        *,
+        ignore_case: bool = False,
+        paths: Iterable[AnyPath] = (),
+        kind: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> AsyncGenerator[SearchHit, None]:
+        """Give the checkpoints that add or remove a text, newest first, as they are found."""
+        call = functools.partial(
+            self.blocking.search,
+            text,
+            ignore_case=ignore_case,
+            paths=paths,
+            kind=kind,
+            meta=meta,
+            limit=limit,
+            progress=progress,
+        )
+        hits = _told_in_loop(call)()
+        while (hit := await in_thread(functools.partial(next, hits, None))) is not None:
+            yield hit
 
     @_of_blocking(CheckPointStore.show)
     def show(self) -> None:

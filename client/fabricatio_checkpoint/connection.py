@@ -34,6 +34,7 @@ READS = frozenset(
         "worktree.status",
         "checkpoint.head",
         "checkpoint.list",
+        "checkpoint.search",
         "checkpoint.show",
         "checkpoint.diff",
         "checkpoint.cat",

@@ -13,6 +13,7 @@ from fabricatio_checkpoint.errors import StateError, error_of
 from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.progress import ProgressCallback, Watch, notice_of
 from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
+from fabricatio_checkpoint.search import SearchHit, SearchPage
 from fabricatio_checkpoint.upkeep import DropResult, GcResult, StoreUsage, ThinResult, UsageResult, VerifyResult
 from fabricatio_checkpoint.watching import WatchResult
 from fabricatio_checkpoint.wire import AnyPath
@@ -27,6 +28,7 @@ Expected = Mapping[AnyPath, str | None]
 _ABSENT = "absent"
 
 _PAGE = 5000
+_SEARCHED = 1000
 _WORKTREE = "WORKTREE"
 _READ_AGAIN = 3
 _UNWATCHED = Watch()
@@ -146,6 +148,32 @@ class CheckPointStore:
     ) -> list[CheckpointRecord]:
         """Give the checkpoints, newest first; only those of a kind, with metadata, or that changed given paths."""
         return list(self._pages(limit=limit, kind=kind, meta=dict(meta or {}), paths=self._wire_paths(paths)))
+
+    def search(
+        self,
+        text: str | bytes,
+        *,
+        ignore_case: bool = False,
+        paths: Iterable[AnyPath] = (),
+        kind: str | None = None,
+        meta: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> Iterator[SearchHit]:
+        """Give the checkpoints that add or remove a text, newest first, as they are found.
+
+        That is where the number of its occurrences in a file differs from the checkpoint before. ``paths`` are files
+        and directories to look at, ``kind`` and ``meta`` choose checkpoints. What cannot be read is logged as a
+        warning. InputError for an empty text.
+        """
+        wanted = {
+            "text": wire.searched_text(text),
+            "ignore_case": ignore_case,
+            "paths": self._wire_paths(paths),
+            "kind": kind,
+            "meta": dict(meta or {}),
+        }
+        return (hit for page in self._search_pages(wanted, limit, Watch(progress)) for hit in page.hits)
 
     def show(self, commit_id: str) -> ShowResult:
         """Give one checkpoint and what it changed."""
@@ -499,6 +527,21 @@ class CheckPointStore:
             before = page[-1].seq
             left = None if left is None else left - len(page)
 
+    def _search_pages(self, wanted: dict[str, Any], limit: int | None, watch: Watch) -> Iterator[SearchPage]:
+        left, missed = limit, 0
+        before: int | None = None
+        while left is None or left > 0:
+            size = _SEARCHED if left is None else min(left, _SEARCHED)
+            page = self._read("checkpoint.search", SearchPage.from_wire, watch, limit=size, before_seq=before, **wanted)
+            yield page
+            missed += page.missed
+            before = page.next_seq
+            left = None if left is None else left - len(page.hits)
+            if before is None:
+                break
+        if missed:
+            _warn(f"{missed} checkpoints or paths of {self.workspace} cannot be read and were not searched")
+
     def _patch(self, wanted: dict[str, Any], watch: Watch) -> bytes:
         pieces: list[bytes] = []
         cursor: str | None = None
@@ -585,6 +628,12 @@ def _tell(saved: SaveResult, workspace: Path) -> None:
         logger.warning("checkpoint of %s lacks %d paths: %s", workspace, len(saved.skipped), ascii(paths))
     for note in saved.notes:
         logger.log(logging.WARNING if saved.created else logging.INFO, "checkpoint of %s: %s", workspace, note)
+
+
+def _warn(text: str) -> None:
+    import logging
+
+    logging.getLogger("fabricatio_checkpoint").warning("%s", text)
 
 
 def _reopen(checkpoint_dir: bytes, worktree: bytes) -> CheckPointStore:

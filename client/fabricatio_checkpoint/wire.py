@@ -23,6 +23,7 @@ __all__ = [
     "new_token",
     "real_directory",
     "relative_path",
+    "searched_text",
     "worktree",
 ]
 
@@ -90,6 +91,17 @@ def destination(path: AnyPath) -> Json:
     place = os.path.abspath(name)
     # Two slashes in front mean what one means, but abspath leaves them.
     return encode(place[1:] if place.startswith(b"//") else place)
+
+
+def searched_text(text: str | bytes) -> Json:
+    """Give the wire form of a text to look for; lone surrogates stand for bytes, as in the arguments of a program.
+
+    Raises InputError for other text that UTF-8 does not have.
+    """
+    try:
+        return encode(text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text)
+    except UnicodeEncodeError as error:
+        raise error_of("bad_option", "a text to search for must be valid Unicode text, or bytes") from error
 
 
 def relative_path(path: AnyPath, roots: Iterable[bytes]) -> bytes:

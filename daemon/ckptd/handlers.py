@@ -337,6 +337,11 @@ async def export(daemon_: Daemon, asked: Asked, params: checkpoint.ExportParams)
     return await _in_steps(daemon_, params, lambda reader: reader.export(params, asked.caller))
 
 
+async def search(daemon_: Daemon, asked: Asked, params: checkpoint.SearchParams) -> checkpoint.SearchResult:
+    """Look for a text in what checkpoints changed."""
+    return await _in_steps(daemon_, params, lambda reader: reader.search(params, asked.caller))
+
+
 async def subscribe(daemon_: Daemon, asked: Asked, params: events.SubscribeParams) -> events.SubscribeResult:
     """Send events on this connection from now on."""
     wanted = Wanted(
@@ -368,6 +373,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "checkpoint.save": save,
     "checkpoint.head": head,
     "checkpoint.list": list_checkpoints,
+    "checkpoint.search": search,
     "checkpoint.show": show,
     "checkpoint.cat": cat,
     "checkpoint.diff": diff,

@@ -32,10 +32,14 @@ __all__ = [
     "HeadResult",
     "ListParams",
     "ListResult",
+    "Occurrences",
     "RestoreParams",
     "RestoreResult",
     "SaveParams",
     "SaveResult",
+    "SearchHit",
+    "SearchParams",
+    "SearchResult",
     "ShowParams",
     "ShowResult",
     "StepParams",
@@ -126,6 +130,57 @@ class ListResult(Result, frozen=True, kw_only=True):
     head: str | None
     more: bool
     damaged: int = 0
+
+
+class SearchParams(Request, frozen=True, kw_only=True):
+    """``checkpoint.search``: the checkpoints that add or remove a text, newest first.
+
+    ``text`` are 1 to 4096 bytes, in either form that a path has. A checkpoint is compared as ``checkpoint.show`` does;
+    it is a hit where the number of occurrences differs between the two sides of a path. ``ignore_case`` takes both
+    cases of each letter for the same. ``before_seq`` continues after the checkpoint of that number: the ``next_seq`` of
+    a result. ``limit`` is the largest number of hits in a result.
+    """
+
+    checkpoint_dir: WirePath
+    worktree: Worktree
+    text: WirePath
+    ignore_case: bool = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1000
+    before_seq: int | None = None
+    kind: Kind | None = None
+    meta: dict[str, str] = {}
+    paths: list[WirePath] = []
+
+
+class Occurrences(Result, frozen=True, kw_only=True):
+    """A path and how often the text is in it: ``before`` in what the checkpoint is compared with, ``after`` in it."""
+
+    path: WirePath
+    before: int
+    after: int
+
+
+class SearchHit(Result, frozen=True, kw_only=True):
+    """A checkpoint and the paths where the text became more or less, sorted; ``left_out`` more are not listed."""
+
+    checkpoint: CheckpointRecord
+    paths: list[Occurrences]
+    left_out: int = 0
+
+
+class SearchResult(Result, frozen=True, kw_only=True):
+    """What was found so far, perhaps nothing. ``next_seq`` is where to go on; None: everything has been looked at.
+
+    ``searched`` counts the checkpoints of this result, ``damaged`` those among them that cannot be read or compared,
+    ``unread`` the paths that could not be searched because content of theirs is lost.
+    """
+
+    hits: list[SearchHit]
+    head: str | None
+    next_seq: int | None
+    searched: int
+    damaged: int = 0
+    unread: int = 0
 
 
 class ShowParams(Request, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ _ROWS: Final = (
     Method("checkpoint.save", checkpoint.SaveParams, checkpoint.SaveResult, True),
     Method("checkpoint.head", checkpoint.HeadParams, checkpoint.HeadResult, False),
     Method("checkpoint.list", checkpoint.ListParams, checkpoint.ListResult, False),
+    Method("checkpoint.search", checkpoint.SearchParams, checkpoint.SearchResult, False),
     Method("checkpoint.show", checkpoint.ShowParams, checkpoint.ShowResult, False),
     Method("checkpoint.diff", checkpoint.DiffParams, checkpoint.DiffResult, False),
     Method("checkpoint.cat", checkpoint.CatParams, checkpoint.CatResult, False),

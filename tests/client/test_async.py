@@ -113,6 +113,27 @@ def test_calls_and_errors_are_those_of_the_blocking_ones(daemon, tmp_path):
     assert (asked["message"], asked["meta"]) == ("x", {"a": "b"})
 
 
+def test_a_search_is_an_asynchronous_iterator(daemon, tmp_path):
+    record = {**dict.fromkeys(["id", "time", "message"], ""), "kind": "auto", "tags": [], "meta": {}, "complete": True}
+
+    def answer(params):
+        seq = params["before_seq"] or 3
+        hit = {"checkpoint": {**record, "seq": seq}, "paths": [], "left_out": 0}
+        return {"hits": [hit], "head": None, "next_seq": seq - 1 or None, "searched": 1, "damaged": 0, "unread": 0}
+
+    daemon.answers["checkpoint.search"] = answer
+
+    async def work():
+        async with service_at(daemon, tmp_path) as service:
+            store = await service.get_store(tmp_path)
+            assert [hit.checkpoint.seq async for hit in store.search("x", paths=["a"])] == [3, 2, 1]
+            with pytest.raises(InputError, match="prefix not found"):
+                await anext(store.search("x", paths=["/elsewhere"]))
+
+    anyio.run(work)
+    assert daemon.params("checkpoint.search")[0]["paths"] == ["a"]
+
+
 def test_the_loop_goes_on_while_a_save_waits(daemon, tmp_path):
     held = daemon.answers["checkpoint.save"] = Held(SAVED)
     order = []

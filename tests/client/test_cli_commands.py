@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_protocol.address import socket_path
-from support.cli_answers import B64, ID, OTHER, SAFETY, head, history, record, restored, saved, shown, status
+from support.cli_answers import B64, ID, OTHER, SAFETY, head, history, hits, record, restored, saved, shown, status
 from support.cli_daemon import CardboardDaemon, Refusal
 from support.cli_run import in_process
 
@@ -680,6 +680,81 @@ def test_forget_needs_yes_off_a_terminal(daemon, tree, ckpt):
     assert daemon.calls("worktree.forget") == []
     assert ckpt("forget", "--yes").out == f"forgot {tree} (4 checkpoints); its files were not touched\n"
     assert len(daemon.calls("worktree.forget")) == 1
+
+
+# search
+
+
+def hit(*paths, left_out=0, **changes):
+    listed = [{"path": path, "before": before, "after": after} for path, before, after in paths]
+    return {"checkpoint": record(**changes), "paths": listed, "left_out": left_out}
+
+
+def test_search_shows_checkpoints_and_paths_page_by_page(daemon, ckpt):
+    pages = [
+        hits(hit(("src/a", 0, 2), (B64, 12, 0), tags=["v1"]), next_seq=7),
+        hits(hit(("b", 1, 3), id=OTHER, seq=2, message=None, left_out=1)),
+    ]
+    daemon.answers["checkpoint.search"] = lambda params: pages["before_seq" in params]
+    done = ckpt("search", "-i", "né", "src/", "x", "--kind", "manual", "--meta", "k=v")
+    assert (done.code, done.stderr) == (0, "")
+    first, *paths, second, third, more = done.out.splitlines()
+    assert first.startswith("1a2b3c4d5e  #7 ")
+    assert first.endswith("manual  before  [HEAD, v1]")
+    assert paths == ["      +2 src/a", '     -12 "caf\\351"']
+    assert second.startswith("2b3c4d5e6f  #2 ")
+    assert (third, more) == ("      +2 b", "         and 1 path more")
+    one, two = daemon.calls("checkpoint.search")
+    assert (one["text"], one["ignore_case"], one["paths"], one["limit"]) == ("né", True, ["src", "x"], 1000)
+    assert (one["kind"], one["meta"]) == ("manual", {"k": "v"})
+    assert two == {**one, "before_seq": 7}
+
+
+def test_search_as_a_document(daemon, ckpt):
+    pages = [hits(hit(("a", 0, 2)), next_seq=7), hits(hit(("b", 1, 0), id=OTHER))]
+    daemon.answers["checkpoint.search"] = lambda params: pages["before_seq" in params]
+    document = ckpt("search", "x", "--json").document
+    assert [one["checkpoint"]["id"] for one in document["hits"]] == [ID, OTHER]
+    assert document["hits"][0]["paths"] == [{"path": "a", "before": 0, "after": 2}]
+    assert (document["searched"], document["next_seq"], document["head"]) == (6, None, ID)
+
+
+def test_search_stops_at_its_limit(daemon, ckpt):
+    daemon.answers["checkpoint.search"] = lambda params: hits(
+        *[hit(("a", 0, 1))] * min(params["limit"], 2), next_seq=params.get("before_seq", 9) - 1
+    )
+    assert len(ckpt("search", "x", "-n", "3").out.splitlines()) == 6
+    assert [(params["limit"], params.get("before_seq")) for params in daemon.calls("checkpoint.search")] == [
+        (3, None),
+        (1, 8),
+    ]
+
+
+def test_search_finds_what_begins_with_a_dash_and_bytes(daemon, ckpt):
+    daemon.answers["checkpoint.search"] = hits()
+    done = ckpt("search", "--", "-x", "src")
+    assert (done.code, done.out, done.stderr) == (0, "", "ckpt: no checkpoint adds or removes that\n")
+    ckpt("search", os.fsdecode(b"\xff"))
+    assert [(one["text"], one.get("paths")) for one in daemon.calls("checkpoint.search")] == [
+        ("-x", ["src"]),
+        ({"b64": "/w=="}, None),
+    ]
+
+
+def test_search_says_what_it_could_not_read(daemon, ckpt):
+    daemon.answers["checkpoint.search"] = hits(hit(("a", 0, 1)), damaged=1, unread=2)
+    done = ckpt("search", "x")
+    assert done.code == 3
+    assert "1 checkpoint could not be read" in done.stderr
+    assert "2 paths could not be read" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "argv", [("search",), ("search", ""), ("search", "x", "--kind", "y"), ("search", "x", "-n", "0")]
+)
+def test_search_refuses(daemon, ckpt, argv):
+    assert ckpt(*argv).code == 2
+    assert daemon.calls("checkpoint.search") == []
 
 
 # export

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from ckpt_protocol.address import socket_path
-from support.cli_answers import ID, head, history, record, restored, saved, status
+from support.cli_answers import ID, head, history, hits, record, restored, saved, status
 from support.cli_daemon import AfterCancel, CardboardDaemon, Refusal, Told
 from support.cli_run import Outcome, as_process, command, environment
 from support.poll import until
@@ -399,6 +399,18 @@ def test_colour_and_tables_are_for_terminals_that_want_them(daemon, place):
     for changes in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b[" not in on_a_terminal(place, "status", **changes).out
         assert on_a_terminal(place, "ls", **changes).out == as_process("ls", cwd=place).out
+
+
+def test_what_a_search_finds_is_coloured_on_a_terminal_and_needs_no_pager(daemon, place):
+    pytest.importorskip("rich")
+    paths = [{"path": "[red]a", "before": 0, "after": 2}, {"path": "b", "before": 1, "after": 0}]
+    daemon.answers["checkpoint.search"] = hits({"checkpoint": record(message="[bold]x"), "paths": paths, "left_out": 0})
+    first, second, third = on_a_terminal(place, "search", "x", PAGER="sed 's/^/paged: /'").out.splitlines()
+    assert first.startswith("\x1b[1m1a2b3c4d5e")
+    assert "[bold]x" in first
+    assert (second, third) == ("\x1b[32m      +2 [red]a\x1b[0m", "\x1b[31m      -1 b\x1b[0m")
+    plain = on_a_terminal(place, "search", "x", NO_COLOR="1").out
+    assert plain == as_process("search", "x", cwd=place).out
 
 
 PATCH = b"""diff --git a/f b/f

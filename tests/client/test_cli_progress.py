@@ -30,6 +30,7 @@ def told(**changes):
             (1, 1_000_000),
             "checking packs, 3.0 MB, 1.0 MB/s",
         ),
+        (told(phase="search", done=5, total=20), 5.0, (0, 0), "searching, 5/20 checkpoints, 0:15 left"),
         (told(phase="of the future", done=2), 1.0, (0, 0), "of the future, 2 files"),
     ],
 )

@@ -160,6 +160,39 @@ def test_checkpoints_are_records_newest_first_and_filtered(daemon, store):
     assert store.checkpoints(limit=0) == []
 
 
+def _searching(params):
+    newest = params["before_seq"] or 5
+    hit = {"checkpoint": _record(newest), "paths": [{"path": {"b64": "/w=="}, "before": 1, "after": 3}], "left_out": 2}
+    seq = newest - 1 or None
+    return {"hits": [hit], "head": None, "next_seq": seq, "searched": 1, "damaged": 0, "unread": int(seq is None)}
+
+
+def test_a_search_is_as_long_as_one_looks(daemon, store, caplog):
+    daemon.answers["checkpoint.search"] = _searching
+    assert daemon.params("checkpoint.search") == []
+    hits = store.search("é", ignore_case=True, paths=[b"\xff"], kind="auto", meta={"a": "b"})
+    first = next(hits)
+    assert (first.checkpoint.seq, first.left_out) == (5, 2)
+    assert (first.paths[0].path, first.paths[0].before, first.paths[0].after) == ("\udcff", 1, 3)
+    asked = _last(daemon, "checkpoint.search")
+    assert (asked["text"], asked["ignore_case"], asked["paths"]) == ("é", True, [{"b64": "/w=="}])
+    assert (asked["kind"], asked["meta"], asked["limit"], asked["before_seq"]) == ("auto", {"a": "b"}, 1000, None)
+    assert [hit.checkpoint.seq for hit in hits] == [4, 3, 2, 1]
+    assert "1 checkpoints or paths" in caplog.text
+    assert [hit.checkpoint.seq for hit in store.search("x", limit=2)] == [5, 4]
+    assert [params["limit"] for params in daemon.params("checkpoint.search")[-2:]] == [2, 1]
+    assert list(store.search("x", limit=0)) == []
+
+
+@pytest.mark.parametrize(("text", "sent"), [(b"\xff", {"b64": "/w=="}), ("\udcff", {"b64": "/w=="}), (b"a", "a")])
+def test_a_search_takes_bytes(daemon, store, text, sent):
+    daemon.answers["checkpoint.search"] = _searching
+    next(store.search(text))
+    assert _last(daemon, "checkpoint.search")["text"] == sent
+    with pytest.raises(InputError):
+        store.search("\ud800")
+
+
 def test_show(daemon, store):
     daemon.answers["checkpoint.show"] = {
         "checkpoint": _record(2, tags=["t"], meta={"k": "v"}, message="m", base=OTHER),

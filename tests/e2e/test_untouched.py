@@ -64,6 +64,7 @@ def test_no_verb_but_a_restore_touches_the_worktree(place: Place):
     for words in [line.split() for line in asking.split("|")]:
         place.done(*words)
     place.done("show", first)
+    place.done("search", "x")
     place.done("diff", first, second)
     place.done("cat", first, "d/f")
     place.done("export", first, str(place.base / "out"))

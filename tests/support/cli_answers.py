@@ -6,7 +6,7 @@ from msgspec import convert, to_builtins
 
 from ckpt_protocol.methods import METHODS
 
-__all__ = ["B64", "ID", "OTHER", "SAFETY", "head", "history", "record", "restored", "saved", "shown", "status"]
+__all__ = ["B64", "ID", "OTHER", "SAFETY", "head", "history", "hits", "record", "restored", "saved", "shown", "status"]
 
 ID = "1a2b3c4d5e" + "0" * 30
 OTHER = "2b3c4d5e6f" + "0" * 30
@@ -57,6 +57,11 @@ def head() -> dict[str, Any]:
 def history(*records: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """The answer to ``checkpoint.list``."""
     return _checked("checkpoint.list", {"checkpoints": list(records), "head": ID, "more": False, **changes})
+
+
+def hits(*found: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The answer to ``checkpoint.search``."""
+    return _checked("checkpoint.search", {"hits": list(found), "head": ID, "next_seq": None, "searched": 3, **changes})
 
 
 def shown(**changes: Any) -> dict[str, Any]:

@@ -32,11 +32,14 @@ SIDES = {
     "store.gc": "gc",
     "store.verify": "verify",
     "checkpoint.export": "export",
+    "checkpoint.search": "search",
 }
+
+IN_STEPS = ("checkpoint.export", "checkpoint.search", "store.gc", "store.verify")
 
 
 class Run:
-    """A verification or collection whose result is there at its second step."""
+    """What goes on in steps, and whose result is there at its second step."""
 
     def __init__(self, result: object) -> None:
         self._results = [None, result]
@@ -61,7 +64,7 @@ class Side:
         def operation(params: object, caller: Caller | None = None) -> object:
             self._manager.callers.append(caller)
             result = self._manager.answer(method)
-            return Run(result) if method in ("checkpoint.export", "store.gc", "store.verify") else result
+            return Run(result) if method in IN_STEPS else result
 
         return operation
 

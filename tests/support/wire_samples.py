@@ -367,6 +367,38 @@ SAMPLES: dict[str, Sample] = {
         checkpoint.ListResult(checkpoints=[RECORD, LEAST_RECORD], head=ID, more=True, damaged=1),
         checkpoint.ListResult(checkpoints=[], head=None, more=False),
     ),
+    "checkpoint.search": Sample(
+        checkpoint.SearchParams(
+            **PLACE,
+            text="TODO é",
+            ignore_case=True,
+            limit=50,
+            before_seq=42,
+            kind="auto",
+            meta={"model": "m"},
+            paths=["src", ODD],
+        ),
+        checkpoint.SearchParams(**LEAST_PLACE, text=ODD),
+        checkpoint.SearchResult(
+            hits=[
+                checkpoint.SearchHit(
+                    checkpoint=RECORD,
+                    paths=[
+                        checkpoint.Occurrences(path=ODD, before=0, after=2),
+                        checkpoint.Occurrences(path="src/main.py", before=3, after=1),
+                    ],
+                    left_out=7,
+                ),
+                checkpoint.SearchHit(checkpoint=LEAST_RECORD, paths=[]),
+            ],
+            head=ID,
+            next_seq=17,
+            searched=25,
+            damaged=1,
+            unread=2,
+        ),
+        checkpoint.SearchResult(hits=[], head=None, next_seq=None, searched=0),
+    ),
     "checkpoint.show": Sample(
         checkpoint.ShowParams(**PLACE, id="HEAD~1"),
         checkpoint.ShowParams(**LEAST_PLACE, id="0123"),

@@ -117,6 +117,17 @@ _ROWS = (
             _WITH_META,
         ),
     ),
+    Command(
+        "search", "search.search", "list the checkpoints that add or remove a text, newest first, as they are found",
+        "ckpt search -i todo -- src",
+        words=(Word("TEXT", 1, 1), Word("PATH", 0, None)),
+        options=(
+            Option("ignore-case", "take both cases of a letter for the same", letter="i"),
+            Option("limit", "at most N of them", metavar="N", letter="n", number=True),
+            Option("kind", "manual, auto or safety", metavar="K"),
+            _WITH_META,
+        ),
+    ),
     Command("show", "history.show", "show a checkpoint and what it changed", "ckpt show HEAD~1", words=(_ID,)),
     Command("status", "status.status", "say what differs from the last checkpoint", "ckpt status"),
     Command(
@@ -272,6 +283,8 @@ SYNONYMS = {
     "checkpoint": "save",
     "commit": "save",
     "history": "ls",
+    "find": "search",
+    "grep": "search",
     "list": "ls",
     "log": "ls",
     "restore": "rollback",

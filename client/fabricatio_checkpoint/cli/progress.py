@@ -27,9 +27,13 @@ _PHASES = {
     "packs": "checking packs",
     "history": "checking the history",
     "collect": "collecting",
+    "search": "searching",
 }
 _NO_FILES = frozenset({"packs", "history", "collect"})
 """What these count is not worth a word to a person."""
+
+_NOUNS = {"search": "checkpoint"}
+"""What is counted, where it is no files."""
 
 _MEGABYTE = 1_000_000
 _COLUMNS = 80
@@ -81,10 +85,11 @@ def text(told: dict[str, Any], seconds: float, done_before: int = 0, bytes_befor
     parts = [_PHASES.get(phase, phase)]
     if phase in _NO_FILES:
         done = done_before = total = 0
+    noun = _NOUNS.get(phase, "file")
     if total:
-        parts.append(f"{done}/{counted(total, 'file')}")
+        parts.append(f"{done}/{counted(total, noun)}")
     elif done:
-        parts.append(counted(done, "file"))
+        parts.append(counted(done, noun))
     if size:
         parts.append(f"{size / _MEGABYTE:.1f} MB")
     if seconds > 0 and size > bytes_before:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.output import Output
 
-__all__ = ["RichTable", "print_changes", "rich_table"]
+__all__ = ["RichTable", "print_changes", "print_styled", "rich_table"]
 
 _NARROW = 60
 """On fewer columns a table would be one word a line: there plain lines are left to wrap as they are."""
@@ -58,12 +58,17 @@ def rich_table(out: Output, headers: Sequence[str]) -> RichTable | None:
 
 def print_changes(out: Output, lines: Sequence[str]) -> bool:
     """Print lines that begin with a letter of change in its colour; False without rich."""
+    return print_styled(out, [(line, _STYLES.get(line[:1], "")) for line in lines])
+
+
+def print_styled(out: Output, lines: Sequence[tuple[str, str]]) -> bool:
+    """Print lines, each with its style; False without rich."""
     try:
         from rich.text import Text
     except ImportError:
         return False
-    for line in lines:
-        out.line(_rendered(Text(line, style=_STYLES.get(line[:1], ""), overflow="ignore", no_wrap=True)))
+    for line, style in lines:
+        out.line(_rendered(Text(line, style=style, overflow="ignore", no_wrap=True)))
     return True
 
 

@@ -26,8 +26,12 @@ class Table:
 
     def add(self, cells: Sequence[str]) -> None:
         """Take the next row."""
+        self._out.line(self.text(cells))
+
+    def text(self, cells: Sequence[str]) -> str:
+        """Give a row as its line."""
         padded = [cell.ljust(width) for cell, width in zip(cells[:-1], self._widths, strict=False)]
-        self._out.line("  ".join([*padded, cells[-1]]).rstrip())
+        return "  ".join([*padded, cells[-1]]).rstrip()
 
     def end(self) -> None:
         """Show what was not shown yet."""

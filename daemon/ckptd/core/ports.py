@@ -17,6 +17,7 @@ __all__ = [
     "News",
     "OpenedStore",
     "Reader",
+    "Searching",
     "Verification",
     "WatchPlan",
     "Watches",
@@ -150,6 +151,18 @@ class Exporting(Protocol):
         ...
 
 
+class Searching(Protocol):
+    """A search under way. It goes on in steps, so that other reads come in between."""
+
+    def step(self) -> checkpoint.SearchResult | None:
+        """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all files; may be called again."""
+        ...
+
+
 class Reader(Protocol):
     """The operations that only read the store. They run beside a Writer, on another thread, one at a time."""
 
@@ -163,6 +176,10 @@ class Reader(Protocol):
 
     def show(self, params: checkpoint.ShowParams) -> checkpoint.ShowResult:
         """Give a checkpoint and what it changed."""
+        ...
+
+    def search(self, params: checkpoint.SearchParams, caller: Caller) -> Searching:
+        """Begin to look for a text in what checkpoints changed."""
         ...
 
     def cat(self, params: checkpoint.CatParams) -> checkpoint.CatResult:

@@ -7,8 +7,9 @@ from itertools import chain
 from fabricatio_checkpoint.cli.clock import age, local
 from fabricatio_checkpoint.cli.failure import UsageError
 from fabricatio_checkpoint.cli.pager import Paged
+from fabricatio_checkpoint.cli.recordline import HEADERS, WIDTHS, cells, number
 from fabricatio_checkpoint.cli.table import open_table
-from fabricatio_checkpoint.cli.text import first_line, short, visible
+from fabricatio_checkpoint.cli.text import short, visible
 from fabricatio_checkpoint.cli.words import change_line, left_out
 
 TYPE_CHECKING = False
@@ -18,17 +19,15 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["ls", "show"]
+__all__ = ["filters", "ls", "show"]
 
 _PAGE = 1000
 _KINDS = ("manual", "auto", "safety")
-_HEADERS = ("id", "#", "time", "kind", "message")
-_WIDTHS = (10, 5, 19, 6)
 
 
 def ls(session: Session) -> int:
     """List checkpoints, newest first, page by page: however many there are, the first ones come at once."""
-    pages = _pages(session, _filters(session), session.arguments.number("limit"))
+    pages = _pages(session, filters(session), session.arguments.number("limit"))
     if session.out.json:
         session.out.document(_whole(pages))
     else:
@@ -39,7 +38,8 @@ def ls(session: Session) -> int:
     return 0
 
 
-def _filters(session: Session) -> dict[str, Any]:
+def filters(session: Session) -> dict[str, Any]:
+    """Give the conditions that a command line has for checkpoints; raises UsageError."""
     given = session.arguments
     kind, meta = given.value("kind"), given.pairs("meta")
     if kind is not None and kind not in _KINDS:
@@ -75,12 +75,12 @@ def _whole(pages: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _print(session: Session, pages: Iterable[dict[str, Any]]) -> None:
-    table = open_table(session.out, _HEADERS, _WIDTHS)
+    table = open_table(session.out, HEADERS, WIDTHS)
     rows = damaged = 0
     for page in pages:
         damaged = page.get("damaged", 0)
         for record in page["checkpoints"]:
-            table.add(_cells(record, page["head"], relative=table.relative))
+            table.add(cells(record, page["head"], relative=table.relative))
             rows += 1
     table.end()
     if not rows:
@@ -92,21 +92,6 @@ def _print(session: Session, pages: Iterable[dict[str, Any]]) -> None:
 def _narrowed(session: Session) -> bool:
     given = session.arguments
     return bool(given.all_words("PATH") or given.value("kind") or given.pairs("meta"))
-
-
-def _cells(record: dict[str, Any], head: str | None, *, relative: bool) -> tuple[str, ...]:
-    labels = (["HEAD"] if record["id"] == head else []) + [visible(tag) for tag in record["tags"]]
-    message = first_line(record["message"])
-    message += f"  [{', '.join(labels)}]" if labels else ""
-    message += "" if record["complete"] else "  (incomplete)"
-    message += "  (legacy)" if record.get("legacy") else ""
-    time = (age if relative else local)(record["time"])
-    return short(record["id"]), _number(record), time, record["kind"], message
-
-
-def _number(record: dict[str, Any]) -> str:
-    """A checkpoint of 0.3.6 has no number that would last."""
-    return "-" if record.get("legacy") else f"#{record['seq']}"
 
 
 def show(session: Session) -> int:
@@ -124,7 +109,7 @@ def show(session: Session) -> int:
 
 def _facts(record: dict[str, Any]) -> Iterator[str]:
     yield f"checkpoint {record['id']}"
-    facts = [_number(record), record["kind"], *([] if record["complete"] else ["incomplete"])]
+    facts = [number(record), record["kind"], *([] if record["complete"] else ["incomplete"])]
     yield f"number     {', '.join(facts)}" + (" (legacy)" if record.get("legacy") else "")
     yield f"time       {local(record['time'])} ({age(record['time'])})"
     if record["tags"]:

@@ -1,5 +1,6 @@
 """Finding checkpoints: by id, by name, with what is told beside them."""
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -135,7 +136,8 @@ class Lookup:
         by_seq, base = self.listed(), checkpoint.facts.base
         if base is not None and self._knows(base) and self.is_readable(base):
             return base
-        earlier = sorted((seq for seq in by_seq if seq < checkpoint.facts.seq), reverse=True)
+        seqs = list(by_seq)
+        earlier = reversed(seqs[: bisect_left(seqs, checkpoint.facts.seq)])
         return next((by_seq[seq] for seq in earlier if self.is_readable(by_seq[seq])), None)
 
     def is_readable(self, checkpoint_id: str) -> bool:

@@ -16,6 +16,7 @@ from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.catting import FileStream
 from ckptd.shadow.store.exporting import Exporting
+from ckptd.shadow.store.searching import Counts, Searching, needle_of
 from ckptd.shadow.store.verifying import Verification
 from ckptd.shadow.trees.compare import Delta, change_kind, compare, visible
 from ckptd.shadow.trees.step import State
@@ -52,6 +53,7 @@ class StoreReader:
         self._lookup = Lookup(self._objects, Refs(folder), legacy)
         self._folder = folder
         self._cat: FileStream | None = None
+        self._counts: Counts | None = None
 
     def head(self, params: wire.HeadParams) -> wire.HeadResult:
         """Give head; raises DomainError ``no_checkpoint`` where there is none yet."""
@@ -123,6 +125,13 @@ class StoreReader:
             mode="120000" if state.mode == LINK else "100755" if state.mode == EXECUTABLE else "100644",
             id=checkpoint_id,
         )
+
+    def search(self, params: wire.SearchParams, caller: AskerLike) -> Searching:
+        """Begin to look for a text in what checkpoints changed; raises DomainError ``bad_option`` for a bad text."""
+        needle = needle_of(params)
+        if self._counts is None or self._counts.needle.key != needle.key:
+            self._counts = Counts(needle)
+        return Searching(self._lookup, self._objects, params, self._counts, Asker(caller))
 
     def export(self, params: wire.ExportParams, caller: AskerLike) -> Exporting:
         """Begin to write a checkpoint to a place outside of the worktree; errors as Exporting has them."""
