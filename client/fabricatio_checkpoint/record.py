@@ -18,6 +18,7 @@ __all__ = [
     "LeftOut",
     "PruneResult",
     "PrunedStore",
+    "Renamed",
     "RestoreResult",
     "SaveResult",
     "ShowResult",
@@ -39,11 +40,25 @@ def _paths(wire: Wire, name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Renamed:
+    """A path that came with a checkpoint, and the one under which it was until then."""
+
+    path: str
+    renamed_from: str
+
+    @classmethod
+    def from_wire(cls, wire: Wire) -> Self:
+        """Read the wire's form."""
+        return cls(path_text(wire["path"]), path_text(wire["renamed_from"]))
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointRecord:
     """A checkpoint. ``seq`` is its order, ``time`` RFC 3339 in UTC, ``kind`` manual, auto or safety.
 
     ``complete`` is false where something could not be read; ``scan`` is full or watched; ``base`` is the checkpoint
     it was compared with; ``client`` names who asked for it. ``legacy``: made by 0.3.6, ``seq`` is then 0 or less.
+    ``renames``: of paths that are followed, those that this checkpoint renamed.
     """
 
     id: str
@@ -58,6 +73,7 @@ class CheckpointRecord:
     base: str | None = None
     client: str | None = None
     legacy: bool = False
+    renames: tuple[Renamed, ...] = ()
 
     @classmethod
     def from_wire(cls, wire: Wire) -> Self:
@@ -75,6 +91,7 @@ class CheckpointRecord:
             base=wire.get("base"),
             client=wire.get("client"),
             legacy=wire.get("legacy", False),
+            renames=tuple(Renamed.from_wire(each) for each in wire.get("renames", ())),
         )
 
 

@@ -145,9 +145,15 @@ class CheckPointStore:
         kind: str | None = None,
         meta: Mapping[str, str] | None = None,
         paths: Iterable[AnyPath] = (),
+        follow: bool = False,
     ) -> list[CheckpointRecord]:
-        """Give the checkpoints, newest first; only those of a kind, with metadata, or that changed given paths."""
-        return list(self._pages(limit=limit, kind=kind, meta=dict(meta or {}), paths=self._wire_paths(paths)))
+        """Give the checkpoints, newest first; only those of a kind, with metadata, or that changed given paths.
+
+        With ``follow`` a path that a checkpoint renamed is followed further back under its former name, as
+        ``ckpt ls PATH`` does; the records say so in ``renames``.
+        """
+        filters = {"kind": kind, "meta": dict(meta or {}), "paths": self._wire_paths(paths)}
+        return list(self._pages(limit, [] if follow else None, **filters))
 
     def search(
         self,
@@ -515,17 +521,22 @@ class CheckPointStore:
         given: dict[str, Any] = {} if head is None else {"expect_head": head}
         return {**given, "expect": wanted} if wanted else given
 
-    def _pages(self, limit: int | None = None, **filters: object) -> Iterator[CheckpointRecord]:
+    def _pages(
+        self, limit: int | None = None, follow: list[wire.Json] | None = None, **filters: object
+    ) -> Iterator[CheckpointRecord]:
         left = limit
         before: int | None = None
         while left is None or left > 0:
             size = _PAGE if left is None else min(left, _PAGE)
-            page, more = self._read("checkpoint.list", _page, limit=size, before_seq=before, **filters)
-            yield from page
-            if not more or not page:
+            # Not sent where it is not wanted, so that an older daemon understands.
+            following = {} if follow is None else {"follow": follow}
+            result = self._read("checkpoint.list", _Page, limit=size, before_seq=before, **filters, **following)
+            yield from result.records
+            if not result.more or not result.records:
                 return
-            before = page[-1].seq
-            left = None if left is None else left - len(page)
+            before = result.records[-1].seq
+            left = None if left is None else left - len(result.records)
+            follow = None if follow is None else result.followed
 
     def _search_pages(self, wanted: dict[str, Any], limit: int | None, watch: Watch) -> Iterator[SearchPage]:
         left, missed = limit, 0
@@ -609,8 +620,13 @@ def _diff(result: dict[str, Any]) -> _Piece:
     return _Piece(result, "cursor")
 
 
-def _page(result: dict[str, Any]) -> tuple[list[CheckpointRecord], bool]:
-    return [CheckpointRecord.from_wire(each) for each in result["checkpoints"]], bool(result["more"])
+class _Page:
+    """One page of a list, and what the next question has to name."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        self.records = [CheckpointRecord.from_wire(each) for each in result["checkpoints"]]
+        self.more = bool(result["more"])
+        self.followed: list[wire.Json] = list(result.get("followed", ()))
 
 
 def _check_progress(piece: _Piece, method: str) -> None:

@@ -396,4 +396,5 @@ async def _check_paths(params: Request) -> str | None:
 def _file_paths(params: Request) -> Iterator[WirePath]:
     if (path := getattr(params, "path", None)) is not None:
         yield path
-    yield from getattr(params, "paths", None) or ()
+    for name in ("paths", "follow"):
+        yield from getattr(params, name, None) or ()

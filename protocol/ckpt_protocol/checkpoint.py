@@ -112,7 +112,11 @@ class HeadResult(Result, frozen=True, kw_only=True):
 
 
 class ListParams(Request, frozen=True, kw_only=True):
-    """``checkpoint.list``: checkpoints, newest first; ``before_seq`` continues a list after its last entry."""
+    """``checkpoint.list``: checkpoints, newest first; ``before_seq`` continues a list after its last entry.
+
+    ``paths``: those that changed one of these. With ``follow`` a path that a checkpoint renamed is followed further
+    back under its former name: empty at first, then the ``followed`` of the result before. None: names are just names.
+    """
 
     checkpoint_dir: WirePath
     worktree: Worktree
@@ -121,15 +125,20 @@ class ListParams(Request, frozen=True, kw_only=True):
     kind: Kind | None = None
     meta: dict[str, str] = {}
     paths: list[WirePath] = []
+    follow: list[WirePath] | None = None
 
 
 class ListResult(Result, frozen=True, kw_only=True):
-    """``more`` tells whether older checkpoints remain; ``damaged`` counts those that cannot be read."""
+    """``more`` tells whether older checkpoints remain; ``damaged`` counts those that cannot be read.
+
+    ``followed`` are the former names of ``paths`` that are followed by the end of this list.
+    """
 
     checkpoints: list[CheckpointRecord]
     head: str | None
     more: bool
     damaged: int = 0
+    followed: list[WirePath] = []
 
 
 class SearchParams(Request, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ __all__ = [
     "LeftOut",
     "Part",
     "PathB64",
+    "Renamed",
     "Request",
     "Result",
     "Stats",
@@ -119,10 +120,18 @@ class Stats(Result, frozen=True, kw_only=True):
 Kind = Literal["manual", "auto", "safety"]
 
 
+class Renamed(Result, frozen=True, kw_only=True):
+    """A path that came with a checkpoint, and the one under which it was until then."""
+
+    path: WirePath
+    renamed_from: WirePath
+
+
 class CheckpointRecord(Result, frozen=True, kw_only=True):
     """A checkpoint as lists show it; ``time`` is RFC 3339 in UTC, ``message`` None where none was given.
 
     ``legacy``: made by version 0.3.6 and read where it left it; its ``seq`` is 0 or less, before all others.
+    ``renames``: of the paths that a list follows, those that this checkpoint renamed.
     """
 
     id: str
@@ -137,6 +146,7 @@ class CheckpointRecord(Result, frozen=True, kw_only=True):
     base: str | None = None
     client: str | None = None
     legacy: bool = False
+    renames: list[Renamed] = []
 
 
 class Chunk(Result, frozen=True, kw_only=True):

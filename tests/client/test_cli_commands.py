@@ -208,6 +208,24 @@ def test_ls_passes_filters_on(daemon, tree, ckpt):
     assert (params["kind"], params["meta"], params["limit"]) == ("auto", {"k": "v"}, 3)
 
 
+def test_ls_follows_renames_of_its_paths_from_page_to_page(daemon, ckpt):
+    renames = [{"path": "b", "renamed_from": B64}]
+    pages = [
+        history(record(renames=renames), more=True, followed=[B64]),
+        history(record(seq=6, renames=[*renames, {"path": "c", "renamed_from": "a"}]), followed=[B64, "a"]),
+    ]
+    daemon.answers["checkpoint.list"] = lambda params: pages["before_seq" in params]
+    first, second = ckpt("ls", "b", "c").out.splitlines()
+    assert first.endswith('before  [HEAD]  (renamed from "caf\\351")')
+    assert second.endswith('  (b renamed from "caf\\351", c renamed from a)')
+    one, two = daemon.calls("checkpoint.list")
+    assert (one["follow"], two["follow"], two["before_seq"]) == ([], [B64], 7)
+    document = ckpt("ls", "b", "c", "--json").document
+    assert document["checkpoints"][0]["renames"] == renames
+    ckpt("ls")
+    assert "follow" not in daemon.calls("checkpoint.list")[-1]
+
+
 def test_ls_of_the_worktree_itself_is_no_filter(daemon, ckpt):
     daemon.answers["checkpoint.list"] = history(record())
     ckpt("ls", ".", "src")

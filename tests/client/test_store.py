@@ -160,6 +160,21 @@ def test_checkpoints_are_records_newest_first_and_filtered(daemon, store):
     assert store.checkpoints(limit=0) == []
 
 
+def test_checkpoints_follow_renames_where_asked_to(daemon, store):
+    pages = [
+        {"checkpoints": [_record(2, renames=[{"path": "b", "renamed_from": {"b64": "/w=="}}])], "head": None,
+         "more": True, "followed": [{"b64": "/w=="}]},
+        {"checkpoints": [_record(1)], "head": None, "more": False},
+    ]  # fmt: skip
+    daemon.answers["checkpoint.list"] = lambda params: pages[params["before_seq"] is not None]
+    first, second = store.checkpoints(paths=["b"], follow=True)
+    assert [(one.path, one.renamed_from) for one in first.renames] == [("b", "\udcff")]
+    assert second.renames == ()
+    assert [params["follow"] for params in daemon.params("checkpoint.list")] == [[], [{"b64": "/w=="}]]
+    store.checkpoints(paths=["b"])
+    assert "follow" not in _last(daemon, "checkpoint.list")
+
+
 def _searching(params):
     newest = params["before_seq"] or 5
     hit = {"checkpoint": _record(newest), "paths": [{"path": {"b64": "/w=="}, "before": 1, "after": 3}], "left_out": 2}

@@ -1,7 +1,6 @@
 """Searching the history: the hits are git's (``log -S``), each content is read once, and pages make up the whole."""
 
 import os
-import shutil
 from collections import Counter
 
 import pytest
@@ -13,8 +12,7 @@ from ckpt_protocol.structs import from_wire, to_wire
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.store import searching
-from support import isolation
-from support.worktrees import Desk, desk_fixture, run_git
+from support.worktrees import Desk, desk_fixture, git_log, run_git
 
 pytestmark = pytest.mark.core
 
@@ -258,7 +256,7 @@ pieces = st.lists(st.sampled_from([b"x", b"X", b"y", b"\n", b"z" * 30]), max_siz
 states = st.lists(st.dictionaries(st.sampled_from(NAMES), pieces, max_size=4), min_size=2, max_size=6)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(states, st.sampled_from([b"x", b"xy", b"xx", b"xyx", b"\n", b"zx"]), st.booleans())
 def test_the_hits_are_git_s(history, text, ignore_case):
     for desk in desk_fixture():
@@ -291,27 +289,16 @@ def _outline(desk: Desk, hit: wire.SearchHit) -> Counter:
 
 
 def _by_git(desk: Desk, trees: list[tuple[int, str]], text: bytes, ignore_case: bool) -> dict[int, Counter]:
-    scratch = isolation.short_directory("cks")
-    try:
-        run_git("init", "-q", "--bare", scratch)
-        with open(f"{scratch}/objects/info/alternates", "wb") as file:
-            file.write(desk.folder + b"/objects\n")
-        where = f"--git-dir={scratch}"
-        tip = ""
-        for seq, tree in trees:
-            parent = ["-p", tip] if tip else []
-            tip = run_git(where, "commit-tree", *parent, "-m", str(seq), tree).decode().strip()
-        words = ["log", "--raw", "--no-abbrev", "-M100%", "--format=%s", "-S", text, *(["-i"] if ignore_case else [])]
-        hits: dict[int, Counter] = {}
-        for line in run_git(where, *words, tip).splitlines():
-            if line.startswith(b":"):
-                _, _, before, after, rest = line.split(b" ", 4)
-                letter, path = rest.split(b"\t")
-                key = path if letter == b"M" else (letter.decode(), after if letter == b"A" else before)
-                hits[seq][key] += 1
-            elif line:
-                seq = int(line)
-                hits[seq] = Counter()
-        return hits
-    finally:
-        shutil.rmtree(scratch)
+    words = ["--raw", "--no-abbrev", "-M100%", "--format=%s", "-S", text, *(["-i"] if ignore_case else [])]
+    hits: dict[int, Counter] = {}
+    seq = 0
+    for line in git_log(desk, trees, *words).splitlines():
+        if line.startswith(b":"):
+            _, _, before, after, rest = line.split(b" ", 4)
+            letter, path = rest.split(b"\t")
+            key = path if letter == b"M" else (letter.decode(), after if letter == b"A" else before)
+            hits[seq][key] += 1
+        elif line:
+            seq = int(line)
+            hits[seq] = Counter()
+    return hits

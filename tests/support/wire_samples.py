@@ -19,6 +19,7 @@ from ckpt_protocol.structs import (
     Chunk,
     LeftOut,
     PathB64,
+    Renamed,
     Request,
     Result,
     Stats,
@@ -366,6 +367,22 @@ SAMPLES: dict[str, Sample] = {
         checkpoint.ListParams(**LEAST_PLACE),
         checkpoint.ListResult(checkpoints=[RECORD, LEAST_RECORD], head=ID, more=True, damaged=1),
         checkpoint.ListResult(checkpoints=[], head=None, more=False),
+        later_params=checkpoint.ListParams(
+            **PLACE,
+            limit=50,
+            before_seq=42,
+            kind="safety",
+            meta={"model": "m"},
+            paths=["src/main.py", ODD],
+            follow=["old/main.py", ODD],
+        ),
+        later_result=checkpoint.ListResult(
+            checkpoints=[msgspec.structs.replace(RECORD, renames=[Renamed(path="src/main.py", renamed_from=ODD)])],
+            head=ID,
+            more=True,
+            damaged=1,
+            followed=["old/main.py", ODD],
+        ),
     ),
     "checkpoint.search": Sample(
         checkpoint.SearchParams(

@@ -20,6 +20,7 @@ Desk:
 Clock: ``desk.clock`` is the real clock plus ``offset_s``. ``settle()`` puts it ten seconds ahead, so that all that is
 on disk counts as old (no racy entries); ``unsettle()`` puts it back.
 
+``git_log(desk, trees, *words)``: git log over checkpoints.
 ``verify(folder)``: git fsck. ``git_tree(root, left_out=...)``: the tree id that git gives to what is on disk.
 ``opened_files()``: a context that lists the files (not directories) that this process opens in it.
 ``names()``, ``trees()``: hypothesis strategies. ``somebody()``: a context without root's rights. ``in_child(f)``: runs
@@ -35,7 +36,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Union
 
 from hypothesis import strategies as st
@@ -56,6 +57,7 @@ __all__ = [
     "Link",
     "Tree",
     "desk_fixture",
+    "git_log",
     "git_tree",
     "in_child",
     "names",
@@ -328,6 +330,27 @@ def opened_files() -> Iterator[list[bytes]]:
         yield found
     finally:
         _watchers.remove(found)
+
+
+def git_log(desk: "Desk", trees: Sequence[tuple[int, str]], *words: str | bytes) -> bytes:
+    """What ``git log`` says of checkpoints as a line of commits; given are their numbers and trees, oldest first.
+
+    The subject of each commit is the number. ``words`` come before the last commit: ``--`` and paths after it.
+    """
+    scratch = isolation.short_directory("cks")
+    try:
+        run_git("init", "-q", "--bare", scratch)
+        with open(f"{scratch}/objects/info/alternates", "wb") as file:
+            file.write(desk.folder + b"/objects\n")
+        where = f"--git-dir={scratch}"
+        tip = ""
+        for seq, tree in trees:
+            parent = ["-p", tip] if tip else []
+            tip = run_git(where, "commit-tree", *parent, "-m", str(seq), tree).decode().strip()
+        at = words.index("--") if "--" in words else len(words)
+        return run_git(where, "log", *words[:at], tip, *words[at:])
+    finally:
+        shutil.rmtree(scratch)
 
 
 class Clock:

@@ -108,7 +108,7 @@ _ROWS = (
         ),
     ),
     Command(
-        "ls", "history.ls", "list checkpoints, newest first; with paths those that changed them",
+        "ls", "history.ls", "list checkpoints, newest first; with paths their history, also under former names",
         "ckpt ls --limit 20 src/main.py",
         words=(Word("PATH", 0, None),),
         options=(

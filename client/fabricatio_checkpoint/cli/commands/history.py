@@ -52,7 +52,8 @@ def filters(session: Session) -> dict[str, Any]:
 
 def _pages(session: Session, filters: dict[str, Any], limit: int | None) -> Iterator[dict[str, Any]]:
     left = limit
-    position: dict[str, int] = {}
+    # Of a path it is the history, also of the time when it had another name.
+    position: dict[str, Any] = {"follow": []} if "paths" in filters else {}
     while True:
         size = _PAGE if left is None else min(left, _PAGE)
         page = session.ask("checkpoint.list", limit=size, **filters, **position)
@@ -61,7 +62,9 @@ def _pages(session: Session, filters: dict[str, Any], limit: int | None) -> Iter
         left = None if left is None else left - len(found)
         if not page["more"] or not found or left == 0:
             return
-        position = {"before_seq": found[-1]["seq"]}
+        position["before_seq"] = found[-1]["seq"]
+        if "follow" in position:
+            position["follow"] = page.get("followed", [])
 
 
 def _whole(pages: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from ckptd.shadow.patch.pair import Pair, Side, is_huge, is_regular
 from ckptd.shadow.patch.similarity import MAX_SCORE, Fingerprint, fingerprint, score
 
-__all__ = ["MAX_CHUNK_LOOKUPS", "MAX_FILE_BYTES", "MAX_TOTAL_BYTES", "find_renames"]
+__all__ = ["MAX_CHUNK_LOOKUPS", "MAX_FILE_BYTES", "MAX_TOTAL_BYTES", "find_origin", "find_renames"]
 
 MAX_FILE_BYTES: Final = 1 << 20
 """Files above this are found again only if they are the same."""
@@ -39,6 +39,23 @@ def find_renames(pairs: Sequence[Pair], *, limit: int = 1000, similarity: float 
     if len(search.sources) * len(search.targets) <= limit * limit:
         search.match_similar()
     return list(_joined(pairs, search.found))
+
+
+def find_origin(pairs: Sequence[Pair], path: bytes, *, limit: int = 1000, similarity: float = 0.5) -> bytes | None:
+    """Tell under which path a created file was until now: as find_renames() does, but of this file alone.
+
+    So one that was edited may be taken for one that find_renames() joins with another creation; a deletion whose
+    content is found again elsewhere is none of them. At most ``limit`` deletions are compared.
+    """
+    search = _Search(pairs, round(similarity * MAX_SCORE))
+    search.match_same()
+    target = next((at for at, pair in enumerate(pairs) if pair.path == path), None)
+    if target in search.targets:
+        search.targets = {target: search.targets[target]}
+        search.match_base_names()
+        if search.targets and len(search.sources) <= limit:
+            search.match_similar()
+    return pairs[search.found[target]].path if target in search.found else None
 
 
 def _joined(pairs: Sequence[Pair], found: dict[int, int]) -> Iterator[Pair]:

@@ -2,9 +2,10 @@
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ckpt_protocol.structs import CheckpointRecord, Kind
+from ckpt_protocol.structs import CheckpointRecord, Kind, Renamed
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.info import NO_INFO, Info, read_info
@@ -28,8 +29,8 @@ class Checkpoint(NamedTuple):
     facts: Facts
     legacy: bool = False
 
-    def record(self, tags: list[str]) -> CheckpointRecord:
-        """Give the form that lists show."""
+    def record(self, tags: list[str], renames: Sequence[Renamed] = ()) -> CheckpointRecord:
+        """Give the form that lists show; ``renames`` are of the paths that a list follows."""
         facts = self.facts
         return CheckpointRecord(
             id=self.id,
@@ -44,6 +45,7 @@ class Checkpoint(NamedTuple):
             base=facts.base,
             client=facts.client,
             legacy=self.legacy,
+            renames=list(renames),
         )
 
 

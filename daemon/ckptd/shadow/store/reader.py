@@ -1,11 +1,10 @@
 """The read-only operations of a store. They share nothing with the writer but what is on disk."""
 
 import base64
-import builtins
 
 from ckpt_protocol import checkpoint as wire
 from ckpt_protocol.store import VerifyParams
-from ckpt_protocol.structs import Change, CheckpointRecord, Chunk, LeftOut, from_wire, to_wire
+from ckpt_protocol.structs import Change, Chunk, LeftOut, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.refs import Refs
@@ -16,12 +15,13 @@ from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.catting import FileStream
 from ckptd.shadow.store.exporting import Exporting
+from ckptd.shadow.store.listing import Listing
 from ckptd.shadow.store.searching import Counts, Searching, needle_of
 from ckptd.shadow.store.verifying import Verification
 from ckptd.shadow.trees.compare import Delta, change_kind, compare, visible
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK
-from ckptd.shadow.trees.view import DirectoryView, Key, find_state, find_view, not_in_checkpoint
+from ckptd.shadow.trees.view import find_state, not_in_checkpoint
 
 __all__ = ["StoreReader", "to_changes", "to_left_out"]
 
@@ -64,32 +64,7 @@ class StoreReader:
 
     def list(self, params: wire.ListParams) -> wire.ListResult:
         """List newest first. A checkpoint that cannot be read, or not be compared, is counted and passed over."""
-        by_seq = self._lookup.listed()
-        tags = self._lookup.tags_by_id()
-        paths = [from_wire(path) for path in params.paths]
-        found: builtins.list[CheckpointRecord] = []
-        damaged = 0
-        all_match = not (paths or params.meta or params.kind)
-        for seq in sorted(by_seq, reverse=True):
-            if params.before_seq is not None and seq >= params.before_seq:
-                continue
-            if all_match and len(found) == params.limit:
-                # Whatever it is, it will be on the next page: it need not be read for this one.
-                return self._listed(found, True, damaged)
-            if not self._lookup.is_readable(by_seq[seq]):
-                damaged += 1
-                continue
-            record = self._lookup.load(by_seq[seq]).record(tags.get(by_seq[seq], []))
-            try:
-                matches = self._matches(record, params, paths)
-            except DomainError:
-                damaged += 1
-                continue
-            if matches:
-                if len(found) == params.limit:
-                    return self._listed(found, True, damaged)
-                found.append(record)
-        return self._listed(found, False, damaged)
+        return Listing(self._lookup, self._objects, params).page()
 
     def show(self, params: wire.ShowParams) -> wire.ShowResult:
         """Give a checkpoint and what it changed."""
@@ -147,24 +122,6 @@ class StoreReader:
         if self._legacy is not None:
             self._legacy.close()
 
-    def _listed(self, found: builtins.list[CheckpointRecord], more: bool, damaged: int) -> wire.ListResult:
-        return wire.ListResult(checkpoints=found, head=self._lookup.names().head, more=more, damaged=damaged)
-
-    def _matches(self, record: CheckpointRecord, params: wire.ListParams, paths: builtins.list[bytes]) -> bool:
-        if params.kind is not None and record.kind != params.kind:
-            return False
-        if any(record.meta.get(key) != value for key, value in params.meta.items()):
-            return False
-        return not paths or self._changed_any(record, paths)
-
-    def _changed_any(self, record: CheckpointRecord, paths: builtins.list[bytes]) -> bool:
-        loaded = self._lookup.open(record.id)
-        base = self._lookup.before(loaded.checkpoint)
-        before = self._lookup.open(base).root if base is not None else None
-        return any(
-            _content_at(loaded.root, path) != (None if before is None else _content_at(before, path)) for path in paths
-        )
-
     def _file_state(self, checkpoint_id: str, path: bytes) -> State:
         root = self._lookup.open(checkpoint_id).root
         state = find_state(root, path)
@@ -173,11 +130,3 @@ class StoreReader:
         if state.is_dir:
             raise DomainError("not_a_file", f"{to_text(path)} is a directory", paths=(path,))
         return state
-
-
-def _content_at(root: DirectoryView, path: bytes) -> State | Key | None:
-    state = find_state(root, path)
-    if state is not None and state.is_dir:
-        view = find_view(root, path)
-        return view.key if view is not None else None
-    return state

@@ -10,7 +10,7 @@ from ckptd.shadow.trees.modes import DEFAULTS, OWN_NAME, child_name, parse_excep
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import DIRECTORY, LINK, TreeEntry, parse_tree
 
-__all__ = ["DirectoryView", "StoredTree", "find_state", "find_view", "link_above", "not_in_checkpoint"]
+__all__ = ["UNRECORDED", "DirectoryView", "StoredTree", "find_state", "find_view", "link_above", "not_in_checkpoint"]
 
 Key = tuple[bytes, bytes | None]
 """A tree id, and the id of its tree of permission exceptions (empty: not recorded; None: no exceptions)."""
