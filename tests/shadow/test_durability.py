@@ -145,15 +145,13 @@ class Record:
         assert self.is_synced(self.log, at, until), "a line of the log was not on disk in time"
 
     def check_checkpoint(self, until: int) -> None:
-        """The pack, then the intent, then the refs; all of it on disk before ``until``."""
+        """The intent before the refs, pack and info before the checkpoint's own; all of it on disk before ``until``."""
         intent = self.all("write", self.log)[0]
-        self.check_pack(intent)
-        refs = [*self.renames_into("refs/ckpt-info"), *self.renames_into("refs/checkpoints")]
-        assert len(refs) == 2
-        assert refs == sorted(refs), "a checkpoint without the info that it names"
-        self.check_line(intent, refs[0])
-        for at, before in zip(refs, [refs[1], until], strict=True):
-            self.check_renamed(at, before)
+        (info,), (checkpoint,) = self.renames_into("refs/ckpt-info"), self.renames_into("refs/checkpoints")
+        self.check_pack(checkpoint)
+        self.check_line(intent, info)
+        self.check_renamed(info, checkpoint)
+        self.check_renamed(checkpoint, until)
 
     def check_save(self) -> None:
         self.check_checkpoint(len(self._calls))

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ckptd.errors import DomainError
-from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.objects.failpoint import listen
+from ckptd.shadow.objects.refs import Refs, StagedCheckpoint
 from ckptd.shadow.record.oplog import OperationLog, Outcome
 from support.worktrees import Desk, git_tree, in_child, verify
 
@@ -55,6 +56,34 @@ def _leftovers(desk: Desk) -> list[str]:
         for name in folders + files
         if name.startswith((b".tmp-", b"tmp_", b".new-", b".old-")) or name.endswith(b".lock")
     ]
+
+
+def test_the_info_of_a_save_that_was_given_up_goes_with_it(desk: Desk):
+    """Its ref may be on disk before what it names is; a checkpoint that is there keeps its own."""
+    desk.write(b"private", b"1", 0o600)
+    kept = desk.save("kept")
+    desk.write(b"private", b"2")
+    path = os.path.join(desk.folder, b"refs", b"ckpt-info", b"%010d")
+
+    def cut_off() -> None:
+        def stop(name: str, _path: bytes) -> None:
+            if name == "info-durable":
+                os._exit(9)
+
+        listen(stop)
+        desk.open()
+        desk.save("cut off")
+
+    desk.close()
+    assert in_child(cut_off) != 0
+    with open(path % (kept.seq + 1), "wb") as file:
+        file.write(b"%040d\n" % 7)
+    desk.open(create=False)
+    assert not os.path.exists(path % (kept.seq + 1))
+    assert os.path.exists(path % kept.seq)
+    assert desk.list().damaged == 0
+    assert [one.id for one in desk.list().checkpoints] == [kept.id]
+    assert desk.save("again").seq > kept.seq + 1
 
 
 @pytest.mark.parametrize("tag", [None, "t"])
@@ -143,14 +172,24 @@ class _DeadRefs(Refs):
 
     point = ""
 
-    def _write(self, ref: bytes, commit: bytes) -> None:
-        if self.point == ref.split(b"/")[1].decode():
+    def _die_at(self, point: str) -> None:
+        if self.point == point:
             os.kill(os.getpid(), signal.SIGKILL)
-        super()._write(ref, commit)
+
+    def name_info(self, staged: StagedCheckpoint) -> list[bytes]:
+        self._die_at("ckpt-info")
+        return super().name_info(staged)
+
+    def name_checkpoint(self, staged: StagedCheckpoint) -> None:
+        self._die_at("checkpoints")
+        super().name_checkpoint(staged)
+
+    def write_tag(self, name: str, commit: bytes) -> None:
+        self._die_at("tags")
+        super().write_tag(name, commit)
 
     def write_head(self, commit: bytes | None) -> None:
-        if self.point == "HEAD":
-            os.kill(os.getpid(), signal.SIGKILL)
+        self._die_at("HEAD")
         super().write_head(commit)
 
 
@@ -535,16 +574,31 @@ def test_a_disk_that_is_full_when_the_index_of_a_pack_is_written(desk: Desk):
 
 
 class _FailingRefs(Refs):
-    failing = b""
+    failing = ""
 
-    def _write(self, ref: bytes, commit: bytes) -> None:
-        if ref.startswith(self.failing):
+    def _fail_at(self, point: str) -> None:
+        if self.failing == point:
             raise DomainError("no_space", "no space")
-        super()._write(ref, commit)
+
+    def stage_checkpoint(self, seq: int, commit: bytes, info: bytes | None) -> StagedCheckpoint:
+        self._fail_at("content")
+        return super().stage_checkpoint(seq, commit, info)
+
+    def name_info(self, staged: StagedCheckpoint) -> list[bytes]:
+        self._fail_at("ckpt-info")
+        return super().name_info(staged)
+
+    def name_checkpoint(self, staged: StagedCheckpoint) -> None:
+        self._fail_at("checkpoints")
+        super().name_checkpoint(staged)
+
+    def write_tag(self, name: str, commit: bytes) -> None:
+        self._fail_at("tags")
+        super().write_tag(name, commit)
 
 
-@pytest.mark.parametrize("failing", [b"refs/ckpt-info/", b"refs/checkpoints/", b"refs/tags/"])
-def test_a_disk_that_is_full_when_the_refs_are_written(desk: Desk, failing: bytes):
+@pytest.mark.parametrize(("failing", "seq"), [("content", 2), ("ckpt-info", 3), ("checkpoints", 3), ("tags", 3)])
+def test_a_disk_that_is_full_when_the_refs_are_written(desk: Desk, failing: str, seq: int):
     desk.write(b"a", b"1")
     first = desk.save()
     os.mkfifo(desk.path(b"pipe"))
@@ -560,7 +614,7 @@ def test_a_disk_that_is_full_when_the_refs_are_written(desk: Desk, failing: byte
     assert desk.head() == first.id
     assert desk.repo.history.head == first.id
     saved = desk.save(tag="t", token=token)
-    assert saved.seq == 3
+    assert saved.seq == seq
     desk.reopen()
     assert desk.head() == saved.id
 

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import ckpt_protocol
 import ckptd
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import fsync_dir
 from ckptd.shadow.objects.packfile import OFS_DELTA, REF_DELTA, PackFile
 from ckptd.shadow.objects.stream import LARGE_BYTES
+from ckptd.shadow.objects.syncing import fsync_dir
 
 __all__ = ["WORTH_BYTES", "Candidates", "DeltaRun", "clear_deltas", "delta_candidates"]
 

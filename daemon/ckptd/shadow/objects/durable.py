@@ -1,24 +1,64 @@
 """Small files that are either the old or the new in full, also after a power cut."""
 
+import contextlib
 import os
-from typing import Final
+from typing import BinaryIO, Final
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.failpoint import reach
+from ckptd.shadow.objects.syncing import Unsynced, sync_folders, sync_together
 
-__all__ = ["TEMP_PREFIX", "fsync_dir", "read_derived", "read_if_there", "replace_file"]
+__all__ = ["TEMP_PREFIX", "StagedFile", "read_derived", "read_if_there", "replace_file"]
 
 TEMP_PREFIX: Final = b".tmp-"
 """Begins the names of files in the making. With the dot, none is ever taken for a ref, by git or by us."""
 
 
-def fsync_dir(path: bytes) -> None:
-    """Make the names in a directory durable; raises OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+class StagedFile:
+    """A file that is going to have the name ``path``: written to the end under a temporary name, and not synced.
+
+    Raises DomainError where the disk refuses; then there is nothing of it, and what has the name keeps it.
+    """
+
+    def __init__(self, path: bytes, data: bytes) -> None:
+        self.path: Final = path
+        self._temp = os.path.join(os.path.dirname(path), TEMP_PREFIX + os.urandom(8).hex().encode())
+        self._file: BinaryIO | None = None
+        try:
+            self._file = open(self._temp, "xb")  # noqa: SIM115 - closed by give_name and drop
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            self.drop()
+            raise from_os_error(error, "write", path) from error
+        self.unsynced: Final = Unsynced(self._file.fileno(), "write", path)
+        """What has to be on disk before it gets its name."""
+        reach("file-written", path)
+
+    def give_name(self) -> bytes:
+        """Let it take its place; give the directory that holds the name, to be synced. Raises DomainError."""
+        try:
+            os.rename(self._temp, self.path)
+        except OSError as error:
+            self.drop()
+            raise from_os_error(error, "write", self.path) from error
+        self._close()
+        reach("file-named", self.path)
+        return os.path.dirname(self.path)
+
+    def drop(self) -> None:
+        """Remove what has no name yet. Raises nothing; may be called again."""
+        if self._file is not None:
+            self._close()
+            with contextlib.suppress(OSError):
+                os.unlink(self._temp)
+
+    def _close(self) -> None:
+        if self._file is not None:
+            # All of it has been written before.
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
 
 
 def replace_file(path: bytes, data: bytes, *, durable: bool = True) -> None:
@@ -26,25 +66,15 @@ def replace_file(path: bytes, data: bytes, *, durable: bool = True) -> None:
 
     ``durable`` false is for what can be derived again: whole or old, but after a power cut perhaps the old.
     """
-    temp = os.path.join(os.path.dirname(path), TEMP_PREFIX + os.urandom(8).hex().encode())
+    staged = StagedFile(path, data)
     try:
-        try:
-            with open(temp, "xb") as file:
-                file.write(data)
-                file.flush()
-                if durable:
-                    os.fsync(file.fileno())
-            reach("file-written", path)
-            os.rename(temp, path)
-        except OSError:
-            if os.path.lexists(temp):
-                os.unlink(temp)
-            raise
-        reach("file-named", path)
         if durable:
-            fsync_dir(os.path.dirname(path))
-    except OSError as error:
-        raise from_os_error(error, "write", path) from error
+            sync_together([staged.unsynced])
+        folder = staged.give_name()
+        if durable:
+            sync_folders([folder])
+    finally:
+        staged.drop()
 
 
 def read_if_there(path: bytes) -> bytes | None:

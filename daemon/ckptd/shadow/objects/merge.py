@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import fsync_dir
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import PackWriter, entry_header_kind
 from ckptd.shadow.objects.packindex import PackIndex
+from ckptd.shadow.objects.syncing import fsync_dir
 
 __all__ = ["LARGEST_BYTES", "merge_packs"]
 

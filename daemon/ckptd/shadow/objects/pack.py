@@ -11,8 +11,8 @@ from typing import BinaryIO, NamedTuple
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
-from ckptd.shadow.objects.durable import fsync_dir
 from ckptd.shadow.objects.failpoint import reach
+from ckptd.shadow.objects.syncing import Unsynced, sync_folders, sync_together
 
 __all__ = ["KIND_NUMBERS", "TEMP_PREFIX", "HashOnly", "ObjectSink", "PackWriter", "entry_header_kind"]
 
@@ -82,7 +82,7 @@ class _Written(NamedTuple):
 
 
 class PackWriter(ObjectSink):
-    """Collects objects into ``pack_dir``; nothing can be seen by readers before settle() or finish().
+    """Collects objects into ``pack_dir``; nothing can be seen by readers before settle(), finish() or give_name().
 
     ``exists`` tells whether the store has an object already, which is then not written again. ``beat`` is called
     between the pieces of what takes long; what it raises goes through.
@@ -102,6 +102,8 @@ class PackWriter(ObjectSink):
 
     def _begin(self) -> None:
         self._file: BinaryIO | None = None
+        self._index_file: BinaryIO | None = None
+        self._name = b""
         self.stem = os.path.join(self._dir, TEMP_PREFIX + os.urandom(8).hex().encode())
         """Where the unfinished pack and index lie, without their endings."""
         self._path = self.stem + b".pack"
@@ -212,21 +214,57 @@ class PackWriter(ObjectSink):
 
         Raises DomainError where the disk refuses; what had not been settled before is then forgotten.
         """
+        try:
+            files = self.write_out()
+            if not files:
+                return None
+            sync_together(files)
+            reach("pack-synced")
+            reach("index-synced")
+            folder = self.give_name()
+            sync_folders([folder])
+        except DomainError:
+            self.abort()
+            raise
+        reach("pack-durable")
+        return self._name
+
+    def write_out(self) -> list[Unsynced]:
+        """Write the pack and its index to the end, under temporary names; give both, or nothing for an empty pack.
+
+        When they are on disk, give_name() is to follow, and nothing else. Raises DomainError as finish() does.
+        """
         if self._failure is not None:
             failure = self._failure
             self.abort()
             raise failure
         if not self._written:
             self._drop()
-            return None
+            return []
         try:
-            name = self._publish()
+            return self._write_out()
+        except OSError as error:
+            self.abort()
+            raise from_os_error(error, "write a pack to", self._dir) from error
+
+    def give_name(self) -> bytes:
+        """Make pack and index visible, which are on disk; give the directory that holds their names, to be synced.
+
+        Raises DomainError as finish() does.
+        """
+        try:
+            # Readers find a pack by its index, so the index comes last.
+            os.rename(self._path, os.path.join(self._dir, self._name + b".pack"))
+            reach("pack-named")
+            os.rename(self._index_temp, os.path.join(self._dir, self._name + b".idx"))
+            reach("index-named")
         except OSError as error:
             self.abort()
             raise from_os_error(error, "write a pack to", self._dir) from error
         self._written = []
+        self._close()
         self.pack_count += 1
-        return name
+        return self._dir
 
     def abort(self) -> None:
         """Forget what was added and not settled. Raises nothing: on a full disk it must still free what it can."""
@@ -235,10 +273,14 @@ class PackWriter(ObjectSink):
         self._failure = None
         self._drop()
 
+    def _close(self) -> None:
+        for file in (self._file, self._index_file):
+            if file is not None:
+                _close_quietly(file)
+        self._file = self._index_file = None
+
     def _drop(self) -> None:
-        if self._file is not None:
-            _close_quietly(self._file)
-            self._file = None
+        self._close()
         _unlink_quietly(self._path)
         _unlink_quietly(self._index_temp)
         self._offset = self._synced = _HEADER_BYTES
@@ -285,7 +327,7 @@ class PackWriter(ObjectSink):
         self._known.add(oid)
         self._offset += length
 
-    def _publish(self) -> bytes:
+    def _write_out(self) -> list[Unsynced]:
         file = self._open()
         file.seek(0)
         file.write(struct.pack(">4sII", b"PACK", 2, len(self._written)))
@@ -294,21 +336,12 @@ class PackWriter(ObjectSink):
         file.flush()
         reach("pack-written")
         os.fchmod(file.fileno(), 0o400)
-        os.fsync(file.fileno())
-        file.close()
-        self._file = None
-        reach("pack-synced")
-        name = b"pack-" + checksum.hex().encode()
-        _write_durably(self._index_temp, _format_index(self._written, checksum))
-        reach("index-synced")
-        # Readers find a pack by its index, so the index comes last.
-        os.rename(self._path, os.path.join(self._dir, name + b".pack"))
-        reach("pack-named")
-        os.rename(self._index_temp, os.path.join(self._dir, name + b".idx"))
-        reach("index-named")
-        fsync_dir(self._dir)
-        reach("pack-durable")
-        return name
+        self._name = b"pack-" + checksum.hex().encode()
+        index = self._index_file = open(self._index_temp, "xb")  # noqa: SIM115 - closed by give_name and abort
+        index.write(_format_index(self._written, checksum))
+        index.flush()
+        os.fchmod(index.fileno(), 0o400)
+        return [Unsynced(one.fileno(), "write a pack to", self._dir) for one in (file, index)]
 
 
 def entry_header_kind(first: int) -> int:
@@ -365,14 +398,6 @@ def _small_offset(offset: int, large: list[int]) -> int:
         return offset
     large.append(offset)
     return _SMALL_OFFSET | len(large) - 1
-
-
-def _write_durably(path: bytes, data: bytes) -> None:
-    with open(path, "xb") as file:
-        file.write(data)
-        file.flush()
-        os.fchmod(file.fileno(), 0o400)
-        os.fsync(file.fileno())
 
 
 def _close_quietly(file: BinaryIO) -> None:

@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import fsync_dir, read_if_there
+from ckptd.shadow.objects.durable import read_if_there
 from ckptd.shadow.objects.failpoint import reach
+from ckptd.shadow.objects.syncing import fsync_dir
 from ckptd.shadow.objects.users import can_tell, user_of
 
 __all__ = ["PackedRefs"]

@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import fsync_dir, read_derived, read_if_there, replace_file
+from ckptd.shadow.objects.durable import StagedFile, read_derived, read_if_there, replace_file
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.packedrefs import PackedRefs
+from ckptd.shadow.objects.syncing import Unsynced, fsync_dir, sync_folders, sync_together
 
-__all__ = ["CHECKPOINTS", "COPIES", "INFOS", "TAGS", "Refs", "seq_name"]
+__all__ = ["CHECKPOINTS", "COPIES", "INFOS", "TAGS", "Refs", "StagedCheckpoint", "seq_name"]
 
 CHECKPOINTS: Final = b"refs/checkpoints/"
 INFOS: Final = b"refs/ckpt-info/"
@@ -39,6 +40,31 @@ class _Listed(NamedTuple):
     by_seq: dict[int, bytes]
     names: frozenset[int]
     shorter: Mapping[int, bytes] | None = None
+
+
+class StagedCheckpoint(NamedTuple):
+    """The refs of a checkpoint that have no names yet, the checkpoint's own last. Left without them, they are gone."""
+
+    seq: int
+    commit: bytes
+    before: _Listed
+    files: list[StagedFile]
+
+    @property
+    def unsynced(self) -> list[Unsynced]:
+        """What has to be on disk before they get their names."""
+        return [file.unsynced for file in self.files]
+
+    def drop(self) -> None:
+        """Remove those that have no name. Raises nothing; may be called again."""
+        for file in self.files:
+            file.drop()
+
+    def __enter__(self) -> "StagedCheckpoint":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drop()
 
 
 class Refs:
@@ -77,12 +103,39 @@ class Refs:
 
     def write_checkpoint(self, seq: int, commit: bytes, info: bytes | None) -> None:
         """Make a checkpoint durable: its info first, so that none is ever without the info it names."""
+        with self.stage_checkpoint(seq, commit, info) as staged:
+            sync_together(staged.unsynced)
+            sync_folders(self.name_info(staged))
+            self.name_checkpoint(staged)
+
+    def stage_checkpoint(self, seq: int, commit: bytes, info: bytes | None) -> "StagedCheckpoint":
+        """Write the refs of a checkpoint without their names; raises DomainError where the disk refuses.
+
+        When they are on disk name_info() is to follow, and when all names that a checkpoint needs are, too,
+        name_checkpoint().
+        """
         before = self._list()
-        if info is not None:
-            self._write(INFOS + seq_name(seq), info)
-            reach("info-durable")
-        self._write(CHECKPOINTS + seq_name(seq), commit)
+        refs = [(CHECKPOINTS, commit)] if info is None else [(INFOS, info), (CHECKPOINTS, commit)]
+        staged = StagedCheckpoint(seq, commit, before, [])
+        try:
+            for prefix, oid in refs:
+                path = os.path.join(self._git_dir, prefix + seq_name(seq))
+                self._make_folder(os.path.dirname(path))
+                staged.files.append(StagedFile(path, oid + b"\n"))
+        except DomainError:
+            staged.drop()
+            raise
+        return staged
+
+    def name_info(self, staged: "StagedCheckpoint") -> list[bytes]:
+        """Give a checkpoint's info its ref, if there is one; give the directories to be synced. Raises DomainError."""
+        return [info.give_name() for info in staged.files[:-1]]
+
+    def name_checkpoint(self, staged: "StagedCheckpoint") -> None:
+        """Give a checkpoint its ref, durably; raises DomainError where the disk refuses."""
+        sync_folders([staged.files[-1].give_name()])
         reach("checkpoint-durable")
+        seq, commit, before = staged.seq, staged.commit, staged.before
         by_seq = {**before.by_seq, seq: commit}
         last = next(reversed(before.by_seq), 0)
         ordered = by_seq if seq > last else dict(sorted(by_seq.items()))
@@ -102,6 +155,11 @@ class Refs:
         self._packed_refs.rewrite(refs)
         # What lies in its place, unreadable or of nothing, would count before it.
         self._unlink([ref for ref, oid in refs.items() if self._read(ref) != oid or self._read_loose(ref) is None])
+
+    def withdraw_info(self, seq: int) -> None:
+        """Take back the info of a checkpoint that never came to be; raises DomainError where the disk refuses."""
+        if seq not in self.checkpoint_names():
+            self._unlink([INFOS + seq_name(seq)])
 
     def withdraw_checkpoint(self, seq: int) -> None:
         """Take back a checkpoint that was just written; raises DomainError where the disk refuses."""

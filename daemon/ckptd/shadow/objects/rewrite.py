@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError
-from ckptd.shadow.objects.durable import fsync_dir
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import PackWriter
 from ckptd.shadow.objects.packfile import OFS_DELTA, REF_DELTA, Entry, Head, PackFile
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.objects.stream import LARGE_BYTES
+from ckptd.shadow.objects.syncing import fsync_dir
 
 __all__ = ["BESIDES", "Rewrite", "hide_indexes_over_packs", "unlink_packs"]
 

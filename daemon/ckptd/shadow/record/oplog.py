@@ -11,15 +11,16 @@ the operations that it no longer holds had come to.
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
 
 from ckpt_protocol.structs import WirePath
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import TEMP_PREFIX, fsync_dir
+from ckptd.shadow.objects.durable import TEMP_PREFIX
 from ckptd.shadow.objects.failpoint import reach
+from ckptd.shadow.objects.syncing import Unsynced, fsync_dir, sync_together
 
 __all__ = ["NO_MARK", "Dropped", "Intent", "Mark", "OperationLog", "Outcome", "Pass", "Verb"]
 
@@ -159,6 +160,16 @@ class OperationLog:
 
         ``durable`` false is for an outcome that opening the store can find out again.
         """
+        with self.writing(line) as unsynced:
+            if durable:
+                sync_together([unsynced])
+
+    @contextlib.contextmanager
+    def writing(self, line: Intent | Outcome) -> Iterator[Unsynced]:
+        """Append a line that counts from the end of the block on; give what is to be synced in it, where it has to be.
+
+        A DomainError of the block takes the line back, and goes through. Raises DomainError where the disk refuses.
+        """
         data = self._encoder.encode(line) + b"\n"
         try:
             start = os.lseek(self._fd, 0, os.SEEK_END)
@@ -167,9 +178,8 @@ class OperationLog:
                 while view:
                     view = view[os.write(self._fd, view) :]
                 reach("log-written")
-                if durable:
-                    os.fsync(self._fd)
-            except OSError:
+                yield Unsynced(self._fd, "write the operation log", self._path)
+            except (OSError, DomainError):
                 # A half line would swallow the next one.
                 os.ftruncate(self._fd, start)
                 raise

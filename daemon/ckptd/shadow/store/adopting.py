@@ -46,7 +46,7 @@ def copy_legacy(repo: Repository, source: LegacyObjects, target: Loaded, asker: 
             client=asker.client,
             meta={"legacy": old.id},
         )
-        _publish(repo, draft, old.id, asker)
+        _publish(repo, draft, pack, old.id, asker)
     finally:
         pack.abort()
     return repo.lookup.open(draft.id)
@@ -83,7 +83,7 @@ def _copy(
     return made[b""]
 
 
-def _publish(repo: Repository, draft: Draft, old_id: str, asker: Asker) -> None:
+def _publish(repo: Repository, draft: Draft, pack: PackWriter, old_id: str, asker: Asker) -> None:
     intent = Intent(
         n=repo.log.next_number,
         verb="save",
@@ -98,9 +98,9 @@ def _publish(repo: Repository, draft: Draft, old_id: str, asker: Asker) -> None:
         after=repo.head or draft.id,
         id=draft.id,
     )
-    repo.log.write(intent)
+    record = repo.record(intent, draft, pack)
     try:
-        repo.publish(draft)
+        repo.publish(record)
         repo.refs.write_copy(old_id, draft.id.encode())
         repo.log.write(Outcome(n=intent.n), durable=False)
     except DomainError:

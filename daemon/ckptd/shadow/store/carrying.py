@@ -222,6 +222,8 @@ class Carrier:
             meta={},
             watched=scan.partial,
         )
+        # The files that are going to be overwritten are compared with it before anything else is written.
+        repo.seal(pack)
         repo.adopt(scan.root)
         return draft
 
@@ -248,9 +250,9 @@ class Carrier:
     def _begin(self, intent: Intent, draft: Draft, begun: Intent | None) -> None:
         """Make it durable what is about to be written, and the safety checkpoint; else nothing of either holds."""
         repo = self._repo
-        repo.log.write(intent)
+        record = repo.record(intent, draft)
         try:
-            repo.publish(draft)
+            repo.publish(record)
         except DomainError:
             if begun is None:
                 repo.withdraw(draft, intent.n)

@@ -8,8 +8,8 @@ import stat
 from typing import Final
 
 from ckptd.errors import from_os_error
-from ckptd.shadow.objects.durable import fsync_dir
 from ckptd.shadow.objects.failpoint import reach
+from ckptd.shadow.objects.syncing import fsync_dir
 from ckptd.shadow.store.metadata import Metadata, write_metadata
 
 __all__ = ["create_folder", "delete_folder", "folder_bytes", "folder_name", "is_left_over", "sweep_folders"]

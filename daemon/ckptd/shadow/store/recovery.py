@@ -82,10 +82,11 @@ def recover(log: OperationLog, lookup: Lookup, refs: Refs) -> None:
     for intent in open_ones:
         if intent.n in log.outcomes or intent.verb in ("drop", "thin") or intent.next_seq - 1 in unknown:
             continue
-        if intent.verb == "save":
+        if intent.verb == "save" and intent.id in ids:
             _set_tag(intent, refs, ids)
-            log.conclude(_saved(intent, lookup) if intent.id in ids else Outcome(n=intent.n, done=False))
-        elif intent.safety not in ids and not intent.resumed:
+            log.conclude(_saved(intent, lookup))
+        elif intent.verb == "save" or (intent.safety not in ids and not intent.resumed):
+            _clear_info(intent, refs)
             log.conclude(Outcome(n=intent.n, done=False))
 
 
@@ -103,6 +104,14 @@ def finish_drop(intent: Intent, log: OperationLog, refs: Refs) -> None:
     for number in intent.given_up:
         log.conclude(Outcome(n=number, done=False))
     log.conclude(Outcome(n=intent.n, result=intent.answer))
+
+
+def _clear_info(intent: Intent, refs: Refs) -> None:
+    """Take away the info of a checkpoint that never got its ref: what it names need not have come to the disk."""
+    try:
+        refs.withdraw_info(intent.next_seq - 1)
+    except DomainError as error:
+        _logger.warning("%s", error)
 
 
 def _set_tag(intent: Intent, refs: Refs, ids: frozenset[str]) -> None:

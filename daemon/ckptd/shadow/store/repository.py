@@ -18,8 +18,9 @@ from ckptd.shadow.objects.durable import read_derived, replace_file
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.objects.pack import ObjectSink, PackWriter
-from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.objects.refs import Refs, StagedCheckpoint
 from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.objects.syncing import sync_folders, sync_together
 from ckptd.shadow.record.checkpoint import format_checkpoint, format_commit, rfc3339
 from ckptd.shadow.record.coverage import outside_rules
 from ckptd.shadow.record.history import History, read_history
@@ -30,7 +31,7 @@ from ckptd.shadow.record.living import known_checkpoints
 from ckptd.shadow.record.logtrim import split_log
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.message import Facts
-from ckptd.shadow.record.oplog import OperationLog, Outcome
+from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
 from ckptd.shadow.restore.space import free_bytes
 from ckptd.shadow.scan.basis import BasisMaker
 from ckptd.shadow.scan.boot import Written, boot_id
@@ -47,7 +48,7 @@ from ckptd.shadow.store.settled import Settled
 from ckptd.shadow.store.watchedscan import WatchedScan
 from ckptd.shadow.trees.view import Key
 
-__all__ = ["Draft", "Repository", "legacy_checkpoints"]
+__all__ = ["Draft", "Record", "Repository", "legacy_checkpoints"]
 
 _logger = logging.getLogger(__name__)
 
@@ -64,11 +65,18 @@ _LAST_ROOM_BYTES: Final = 64 * 1024 * 1024
 
 
 class Draft(NamedTuple):
-    """A checkpoint whose objects are in a pack, durable, and that no ref names yet."""
+    """A checkpoint whose objects are in a pack, and that no ref names yet."""
 
     id: str
     seq: int
     info: bytes | None
+
+
+class Record(NamedTuple):
+    """What a checkpoint is made of, on disk and without names; ``pack`` None: its objects have theirs already."""
+
+    staged: StagedCheckpoint
+    pack: PackWriter | None
 
 
 class Repository:
@@ -279,7 +287,7 @@ class Repository:
         meta: dict[str, str],
         watched: bool = False,
     ) -> Draft:
-        """Write a checkpoint's commits into the pack and make the pack durable.
+        """Write a checkpoint's commits into the pack, which is not durable by that.
 
         Raises DomainError where the disk refuses; then nothing has come of it.
         """
@@ -300,7 +308,6 @@ class Repository:
             meta=meta,
         )
         commit = pack.add(b"commit", format_checkpoint(key[0], now, text, facts))
-        self.seal(pack)
         return Draft(commit.hex(), seq, info)
 
     def seal(self, pack: PackWriter) -> None:
@@ -310,10 +317,43 @@ class Repository:
             self.objects.trust(oids)
         self._fingerprint = self.objects.fingerprint()
 
-    def publish(self, draft: Draft) -> None:
-        """Give a draft its refs, durably: from here on it is a checkpoint."""
+    def record(self, intent: Intent, draft: Draft, pack: PackWriter | None = None) -> "Record":
+        """Make it durable what is about to be done, with what a checkpoint is made of; publish() is to follow.
+
+        Objects that are still in ``pack``, the intent and the content of the refs need not come one after the other:
+        none of them has a name by which anything could be found. Raises DomainError where the disk refuses; then
+        nothing has come of any of it.
+        """
         info = draft.info.hex().encode() if draft.info is not None else None
-        self.refs.write_checkpoint(draft.seq, draft.id.encode(), info)
+        packed = pack.write_out() if pack is not None else []
+        staged = self.refs.stage_checkpoint(draft.seq, draft.id.encode(), info)
+        try:
+            with self.log.writing(intent) as line:
+                sync_together([*packed, line, *staged.unsynced])
+                if packed:
+                    reach("pack-synced")
+                    reach("index-synced")
+        except DomainError:
+            staged.drop()
+            raise
+        return Record(staged, pack if packed else None)
+
+    def publish(self, record: "Record") -> None:
+        """Give objects their names and a draft its refs, durably: from here on it is a checkpoint.
+
+        Raises DomainError where the disk refuses; withdraw() then takes back what there is of it.
+        """
+        with record.staged as staged:
+            folders = [record.pack.give_name()] if record.pack is not None else []
+            # Before the checkpoint has its ref: so none is ever without its objects, or the info that it names.
+            sync_folders([*folders, *self.refs.name_info(staged)])
+            if record.pack is not None:
+                reach("pack-durable")
+                self.objects.trust(record.pack.oids)
+                self._fingerprint = self.objects.fingerprint()
+            if len(staged.files) > 1:
+                reach("info-durable")
+            self.refs.name_checkpoint(staged)
 
     def withdraw(self, draft: Draft, number: int, tag: str | None = None) -> None:
         """Undo what publish() did of a draft and give up its operation, as far as the disk lets us.

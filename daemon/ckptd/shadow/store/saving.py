@@ -154,10 +154,10 @@ class Saver:
             tag=params.tag,
             files=scan.root.files_below,
         )
-        repo.log.write(intent)
-        result = _result(draft.id, draft.seq, True, scan, pack, notes)
+        record = repo.record(intent, draft, pack)
         try:
-            repo.publish(draft)
+            repo.publish(record)
+            result = _result(draft.id, draft.seq, True, scan, pack, notes)
             if params.tag is not None:
                 repo.refs.write_tag(params.tag, draft.id.encode())
             # The ref is durable; an outcome that a crash loses is found out again from it.
