@@ -1,8 +1,13 @@
 """Where the daemon's socket, lock and logs lie. Pure: the environment is an argument."""
 
+from __future__ import annotations
+
 import os
 import stat
-from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "APP",

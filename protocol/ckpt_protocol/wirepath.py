@@ -5,8 +5,6 @@ form for each name, so that equal paths are equal documents: base64 that holds v
 not canonical, are refused.
 """
 
-import binascii
-
 __all__ = ["PathError", "check_absolute", "check_relative", "decode", "encode", "to_bytes", "to_text"]
 
 
@@ -19,6 +17,8 @@ def encode(path: bytes) -> str | dict[str, str]:
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
+        import binascii  # a library of its own in most interpreters, and hardly ever needed
+
         return {"b64": binascii.b2a_base64(path, newline=False).decode("ascii")}
 
 
@@ -40,6 +40,8 @@ def decode(value: object) -> bytes:
 
 def decode_b64(text: str) -> bytes:
     """Read the base64 form of a path; raises PathError as decode() does."""
+    import binascii
+
     try:
         data = binascii.a2b_base64(text.encode("ascii"))
     except (UnicodeEncodeError, binascii.Error) as error:

@@ -38,32 +38,26 @@ def daemon(place):
 # imports
 
 
-FORBIDDEN = {
-    "argparse",
-    "asyncio",
-    "anyio",
-    "dataclasses",
-    "datetime",
-    "difflib",
-    "inspect",
-    "msgspec",
-    "pathlib",
-    "rich",
-    "socket",
-    "subprocess",
-    "tempfile",
-    "tomllib",
-    "traceback",
-    "fabricatio_checkpoint.spawn",
-    "fabricatio_checkpoint.cli.render",
-    "fabricatio_checkpoint.cli.commands.help",
+OF_THE_LIBRARY = {"__future__", "_json", "_socket", "binascii", "errno", "itertools"}
+"""All that a hot command may load of the standard library beside what the interpreter has loaded by itself."""
+
+OURS = {
+    f"fabricatio_checkpoint{name}"
+    for name in ("", ".config", ".configfile", ".connection", ".errors", ".interruption", ".jsontext", ".launch")
+} | {f"fabricatio_checkpoint{name}" for name in (".link", ".wire", ".cli", ".cli.commands")}
+OURS |= {
+    f"fabricatio_checkpoint.cli.{name}"
+    for name in ("__main__", "arguments", "failure", "grammar", "output", "session", "text", "words", "worktree")
 }
+OURS |= {f"ckpt_protocol{name}" for name in ("", ".address", ".framing", ".version", ".wirepath")}
+OURS.add("fabricatio_checkpoint.cli.commands.save")
+"""What a save may load of this project."""
+
+SELDOM = {f"fabricatio_checkpoint.{name}" for name in ("spawn", "cli.render", "cli.commands.help")}
 
 
-def imported(*argv: str, cwd) -> set[str]:
+def imported(*argv: str, cwd, code: str) -> set[str]:
     """The modules that a run loaded, as the interpreter itself reports them."""
-    # By the function that the installed script calls: ``-m`` would add modules of its own.
-    code = "import sys; from fabricatio_checkpoint.cli.__main__ import main; sys.exit(main(sys.argv[1:]))"
     line = [sys.executable, "-X", "importtime", "-c", code, *argv]
     done = subprocess.run(line, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -78,9 +72,15 @@ def test_hot_commands_import_next_to_nothing(daemon, place, argv):
     daemon.answers["checkpoint.list"] = history(record())
     piece = {"data": {"b64": ""}, "offset": 0, "total_bytes": 0, "mode": "100644", "id": ID}
     daemon.answers["checkpoint.cat"] = piece
-    found = imported(*argv, cwd=place)
+    # By the function that the installed script calls: ``-m`` would add modules of its own.
+    found = imported(*argv, cwd=place, code="from fabricatio_checkpoint.cli.__main__ import run; run()")
     assert "fabricatio_checkpoint.connection" in found
-    assert not found & FORBIDDEN
+    found -= imported(cwd=place, code="pass")
+    ours = {name for name in found if name.startswith(("fabricatio_checkpoint", "ckpt_protocol"))}
+    assert found - ours <= OF_THE_LIBRARY
+    assert not ours & SELDOM
+    if argv[0] == "save":
+        assert ours <= OURS
 
 
 # pipes

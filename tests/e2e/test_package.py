@@ -51,7 +51,7 @@ def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: zipfile.ZipF
 def test_the_wheel_brings_the_commands_the_units_and_the_license(wheel: zipfile.ZipFile):
     folder = next(name.partition("/")[0] for name in wheel.namelist() if ".dist-info/" in name)
     scripts = wheel.read(f"{folder}/entry_points.txt").decode()
-    assert "ckpt = fabricatio_checkpoint.cli.__main__:main" in scripts
+    assert "ckpt = fabricatio_checkpoint.cli.__main__:run" in scripts
     assert "ckptd = ckptd.__main__:main" in scripts
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
     for unit in UNITS:

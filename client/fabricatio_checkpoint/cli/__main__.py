@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from importlib import import_module
 
 from fabricatio_checkpoint.cli.arguments import parse, wants_json
 from fabricatio_checkpoint.cli.failure import report, report_interrupt
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from fabricatio_checkpoint.cli.arguments import Arguments
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -26,6 +26,28 @@ def main(argv: list[str] | None = None) -> int:
     except ClosedOutputError:
         # Whoever read our output has seen enough; what the command did is done.
         return 0
+
+
+def run() -> None:
+    """Be the program ``ckpt``: run the process's command line and end the process with its exit code.
+
+    What the command has written is flushed by then. Where nobody has asked to be told of the end and no thread runs,
+    there is nothing else to wait for: taking the interpreter apart would cost a sixth of its start.
+    """
+    code = main()
+    if "atexit" not in sys.modules and "threading" not in sys.modules and _flushed():
+        os._exit(code)
+    sys.exit(code)
+
+
+def _flushed() -> bool:
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _told(words: list[str], out: Output) -> int:
@@ -46,8 +68,9 @@ def _run(words: list[str], out: Output) -> int:
     session = Session(parse(words), out)
     try:
         module, _, function = _handler(session.arguments).partition(".")
-        run = getattr(import_module(f"fabricatio_checkpoint.cli.commands.{module}"), function)
-        return int(run(session))
+        # What importlib's import_module() does, without importing importlib.
+        found = __import__(f"fabricatio_checkpoint.cli.commands.{module}", fromlist=(function,))
+        return int(getattr(found, function)(session))
     finally:
         session.close()
 
@@ -63,4 +86,4 @@ def _handler(arguments: Arguments) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()
