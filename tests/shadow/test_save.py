@@ -95,6 +95,15 @@ def test_nothing_changed_on_an_automatic_head(desk: Desk):
     assert desk.save(kind="auto").id == manual.id
 
 
+def test_metadata_that_the_last_checkpoint_has_makes_none(desk: Desk):
+    desk.write(b"a", b"1")
+    first = desk.save(meta={"session": "s"})
+    assert desk.save(meta={"session": "s"}).id == first.id
+    assert desk.save().id == first.id
+    assert desk.save(meta={"session": "t"}).created
+    assert desk.save(meta={"session": "s"}).created
+
+
 def test_metadata_makes_a_checkpoint(desk: Desk):
     desk.write(b"a", b"1")
     first = desk.save()

@@ -107,7 +107,7 @@ class Saver:
         info_tree = write_info_tree(pack, info)
         notes = [*([] if automatic else self._repo.take_notes()), *scan.problems, *dropped]
         head = self._repo.head
-        unchanged = head is not None and not params.meta and self._is_unchanged(head, params.kind, scan.root.tree, info)
+        unchanged = head is not None and self._is_unchanged(head, params, scan.root.tree, info)
         if head is not None and (unchanged or (automatic and self._repo.settled.is_own(scan.root))):
             self._repo.seal(pack)
             self._repo.adopt(scan.root)
@@ -186,11 +186,13 @@ class Saver:
             notes = [*notes, f"nothing has changed since {head[:12]}, so the message was not used"]
         return _result(head, self._repo.lookup.load(head).facts.seq, False, scan, pack, notes)
 
-    def _is_unchanged(self, head: str, kind: str, tree: bytes, info: Info) -> bool:
+    def _is_unchanged(self, head: str, params: SaveParams, tree: bytes, info: Info) -> bool:
         if not self._repo.lookup.is_readable(head):
             return False
         checkpoint = self._repo.lookup.load(head)
-        if checkpoint.tree != tree or (kind == "manual" and checkpoint.facts.kind != "manual"):
+        if checkpoint.tree != tree or (params.kind == "manual" and checkpoint.facts.kind != "manual"):
+            return False
+        if params.meta and params.meta != checkpoint.facts.meta:
             return False
         before = load_info(self._repo.objects, checkpoint)
         return before is not None and _without_details(before) == _without_details(info)
