@@ -159,6 +159,8 @@ def test_the_protocol_imports_msgspec_and_the_standard_library_alone():
         ("rich", "fabricatio_checkpoint.cli"),
         ("dotenv", "fabricatio_checkpoint.dotenvfile"),
         ("fabricatio_core", "fabricatio_checkpoint"),
+        ("mcp", "fabricatio_checkpoint.mcp"),
+        ("mcp_types", "fabricatio_checkpoint.mcp"),
     ],
 )
 def test_a_library_is_imported_in_one_place(library, home):
@@ -201,7 +203,9 @@ def test_only_a_few_places_catch_everything():
     # Autosave is asked for by nobody who could hear that it broke.
     core = ("ckptd.core.actor", "ckptd.core.autosaver", "ckptd.core.worker")
     # A thread that reads events and dies unheard would leave a witness that knows nothing any more.
-    assert offenders(broad_handlers, "ckptd.dispatch", "ckptd.exact.watcher", *core, *mains) == []
+    # A bug in one tool must not cost an agent all the others.
+    served = ("ckptd.dispatch", "fabricatio_checkpoint.mcp.server")
+    assert offenders(broad_handlers, *served, "ckptd.exact.watcher", *core, *mains) == []
 
 
 def test_nobody_swallows_a_bug_by_name():
@@ -254,7 +258,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-HEAVY = {"anyio", "asyncio", "jsonrpcserver", "pygit2", "rich", "watchfiles"}
+HEAVY = {"anyio", "asyncio", "jsonrpcserver", "mcp", "mcp_types", "pygit2", "rich", "watchfiles"}
 
 
 def test_importing_the_client_is_light():

@@ -45,10 +45,11 @@ class Command:
     """A command. ``handler`` is ``module.function`` below ``commands``.
 
     ``dashed`` takes what follows ``--``; without it those words are positional arguments like the others.
-    With ``rest`` everything after the command is passed on as it is, under that name.
+    With ``rest`` everything after the command is passed on as it is, under that name. ``details`` are lines that its
+    help ends with.
     """
 
-    __slots__ = ("dashed", "example", "handler", "name", "options", "rest", "summary", "words")
+    __slots__ = ("dashed", "details", "example", "handler", "name", "options", "rest", "summary", "words")
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Command:
         options: tuple[Option, ...] = (),
         dashed: str | None = None,
         rest: str | None = None,
+        details: tuple[str, ...] = (),
     ) -> None:
         self.name: str = name
         self.handler: str = handler
@@ -70,6 +72,7 @@ class Command:
         self.options: tuple[Option, ...] = options
         self.dashed: str | None = dashed
         self.rest: str | None = rest
+        self.details: tuple[str, ...] = details
 
 
 GLOBALS = (
@@ -92,6 +95,19 @@ _SESSION = Option("session", "of what this session did, and leave what others ch
 _YES = Option("yes", "do not ask", letter="y")
 _ID = Word("ID", 1, 1)
 _PATHS = Word("PATH", 1, None)
+
+_MCP_DETAILS = (
+    "Most clients take a configuration of this form:",
+    "",
+    "  {",
+    '    "mcpServers": {',
+    '      "ckpt": {"command": "ckpt", "args": ["-w", "/path/to/project", "mcp"]}',
+    "    }",
+    "  }",
+    "",
+    "Without -w the directory counts that the client starts it in. It needs the extra:",
+    '  pip install "fabricatio-checkpoint[mcp]"',
+)
 
 _ROWS = (
     Command(
@@ -267,6 +283,12 @@ _ROWS = (
         "hook install", "hook.install", "put the hook into .claude/settings.json, after showing it",
         "ckpt hook install --yes",
         options=(_DRY_RUN, _YES),
+    ),
+    Command(
+        "mcp", "mcp.mcp", "be an MCP server on stdin and stdout: checkpoints as tools for an agent's model",
+        "ckpt -w ~/project mcp",
+        options=(Option("session", "what the history calls this server (a random name)", metavar="S"),),
+        details=_MCP_DETAILS,
     ),
     Command(
         "completion", "completion.completion", "print the script that lets bash, zsh or fish complete commands and ids",

@@ -83,6 +83,9 @@ def _explained(command: Command) -> Iterator[str]:
     yield from _options(command.options + GLOBALS)
     yield ""
     yield f"example: {command.example}"
+    if command.details:
+        yield ""
+        yield from command.details
 
 
 def _usage(command: Command) -> str:
