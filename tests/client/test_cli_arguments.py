@@ -1,6 +1,8 @@
 """The command line's grammar and parser: pure, no daemon."""
 
 import contextlib
+import itertools
+import shlex
 
 import pytest
 from hypothesis import given
@@ -204,14 +206,21 @@ def test_the_order_of_options_and_words_does_not_matter(message, tag, first):
     assert (found.word("MESSAGE"), found.value("tag")) == (message, tag)
 
 
+def shown(line: str) -> object:
+    """The command of a line as a shell would hand it over."""
+    words = itertools.takewhile(lambda word: word not in ("<", ">", ">>"), shlex.split(line)[1:])
+    return parse(list(words)).command
+
+
 def test_the_table_is_sound():
     for command in COMMANDS.values():
         names = [option.name for option in GLOBALS + command.options]
         letters = [option.letter for option in GLOBALS + command.options if option.letter]
         assert len(set(names)) == len(names)
         assert len(set(letters)) == len(letters)
-        assert command.example.startswith("ckpt ")
-        assert command.name in command.example
+        for line in (command.example, *command.more):
+            assert line.startswith("ckpt ")
+            assert shown(line) is command, line
         assert command.summary
         # Only the last positional argument may take any number.
         assert all(word.most is not None for word in command.words[:-1])

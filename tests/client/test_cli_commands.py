@@ -496,7 +496,7 @@ def test_rollback(daemon, tree, ckpt):
         "  written a",
         "  deleted b",
         "  kept c",
-        f"what was there before is in the safety checkpoint {SAFETY}",
+        f"what was there before is in the safety checkpoint {SAFETY[:10]}",
         "take it back with: ckpt undo",
     ]
     (params,) = daemon.calls("checkpoint.restore")

@@ -136,16 +136,27 @@ def test_each_command_explains_itself_with_an_example(ckpt, name):
         assert ckpt(*name.split(), "--help").out == ckpt("help", *name.split()).out
     out = ckpt("help", *name.split()).out
     assert out.startswith(f"usage: ckpt {name}")
-    assert f"example: {COMMANDS[name].example}\n" in out
+    examples = out.partition("example")[2].partition("\n\n")[0].splitlines()[1:]
+    assert examples == [f"  {line}" for line in (COMMANDS[name].example, *COMMANDS[name].more)]
     assert all(f"--{option.name}" in out for option in COMMANDS[name].options)
-    assert max(map(len, out.splitlines())) <= 130
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_help_fits_the_terminal_and_never_needs_more_than_80_columns(ckpt, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    out = "\n".join(ckpt("help", *name).out for name in ((), ("reset",), ("save",), ("daemon",)))
+    assert max(map(len, out.splitlines())) <= min(80, int(columns))
+    assert "[--tag NAME]" in out
+    assert "\N{NO-BREAK SPACE}" not in out
 
 
 def test_usage_shows_what_is_optional(ckpt):
-    assert ckpt("help", "rollback").out.splitlines()[0] == (
-        "usage: ckpt rollback ID PATH... [--dry-run] [--delete] [--skip-conflicts] "
-        "[--expect-digest D] [--expect-head ID]"
-    )
+    assert ckpt("help", "rollback").out.splitlines()[:2] == [
+        "usage: ckpt rollback ID PATH... [--dry-run] [--delete] [--skip-conflicts]",
+        "                     [--expect-digest D] [--expect-head ID]",
+    ]
+    assert ckpt("help", "watch").out.splitlines()[0] == "usage: ckpt watch on|off|status [--force]"
     assert ckpt("help", "diff").out.splitlines()[0] == (
         "usage: ckpt diff [FROM] [TO] [-- PATH...] [--stat] [--name-status]"
     )

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from fabricatio_checkpoint.cli.grammar import Command, Option
+    from fabricatio_checkpoint.cli.grammar import Command, Option, Word
 
 __all__ = ["SHELLS", "Typed", "candidates", "understand"]
 
@@ -18,7 +18,6 @@ _CHECKPOINTS = ("ID", "FROM", "TO")
 """Positional arguments that name a checkpoint."""
 
 _VALUES = {"kind": ("manual", "auto", "safety")}
-_WORDS = {"SHELL": SHELLS}
 
 Candidates = list[tuple[str, str]]
 """Words and what they are."""
@@ -93,11 +92,11 @@ def _possible(typed: Typed, checkpoints: Callable[[], Candidates]) -> Iterable[t
     if typed.command is None:
         return _commands(typed.group)
     word = _word(typed, typed.command)
-    if word in _CHECKPOINTS:
+    if word is None:
+        return []
+    if word.name in _CHECKPOINTS:
         return checkpoints()
-    if word == "COMMAND":
-        return _commands("")
-    return [(value, "") for value in _WORDS.get(word, ())]
+    return _commands("") if word.name == "COMMAND" else [(value, "") for value in word.choices]
 
 
 def _commands(group: str) -> Candidates:
@@ -115,13 +114,13 @@ def _options(typed: Typed) -> tuple[Option, ...]:
     return (typed.command.options if typed.command is not None else ()) + GLOBALS
 
 
-def _word(typed: Typed, command: Command) -> str:
-    """Name the positional argument that ``current`` is."""
+def _word(typed: Typed, command: Command) -> Word | None:
+    """Give the positional argument that ``current`` is; None where it is none of the table's."""
     if typed.dashes and command.dashed is not None:
-        return command.dashed
+        return None
     left = typed.count
     for word in command.words:
         if word.most is None or left < word.most:
-            return word.name
+            return word
         left -= word.most
-    return ""
+    return None

@@ -116,7 +116,7 @@ def _print(told: CheckpointError, hint: str | None, out: Output) -> None:
     message = "\n".join(map(visible, told.message.splitlines())) or told.kind
     if told.error_id:
         message += f" (error {told.error_id})"
-    out.note(f"{message}; {visible(hint)}" if hint else message)
+    out.alarm(f"{message}; {visible(hint)}" if hint else message)
     if told.kind == "conflicts" or not any(path in told.message for path in told.paths):
         for path in told.paths[:MANY]:
             out.remark(f"  {quoted(path)}")

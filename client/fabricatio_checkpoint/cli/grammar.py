@@ -31,25 +31,29 @@ class Option:
 
 
 class Word:
-    """A positional argument: at least ``least`` of them, at most ``most`` (None: any number)."""
+    """A positional argument: at least ``least`` of them, at most ``most`` (None: any number).
 
-    __slots__ = ("least", "most", "name")
+    ``choices`` are the words that it can be, where they are few.
+    """
 
-    def __init__(self, name: str, least: int, most: int | None) -> None:
+    __slots__ = ("choices", "least", "most", "name")
+
+    def __init__(self, name: str, least: int, most: int | None, choices: tuple[str, ...] = ()) -> None:
         self.name: str = name
         self.least: int = least
         self.most: int | None = most
+        self.choices: tuple[str, ...] = choices
 
 
 class Command:
     """A command. ``handler`` is ``module.function`` below ``commands``.
 
     ``dashed`` takes what follows ``--``; without it those words are positional arguments like the others.
-    With ``rest`` everything after the command is passed on as it is, under that name. ``details`` are lines that its
-    help ends with.
+    With ``rest`` everything after the command is passed on as it is, under that name. ``more`` are further examples,
+    ``details`` lines that its help ends with.
     """
 
-    __slots__ = ("dashed", "details", "example", "handler", "name", "options", "rest", "summary", "words")
+    __slots__ = ("dashed", "details", "example", "handler", "more", "name", "options", "rest", "summary", "words")
 
     def __init__(
         self,
@@ -63,6 +67,7 @@ class Command:
         dashed: str | None = None,
         rest: str | None = None,
         details: tuple[str, ...] = (),
+        more: tuple[str, ...] = (),
     ) -> None:
         self.name: str = name
         self.handler: str = handler
@@ -73,6 +78,7 @@ class Command:
         self.dashed: str | None = dashed
         self.rest: str | None = rest
         self.details: tuple[str, ...] = details
+        self.more: tuple[str, ...] = more
 
 
 GLOBALS = (
@@ -122,6 +128,7 @@ _ROWS = (
             Option("force", "save a worktree that is suddenly empty, or a protected place"),
             _EXPECT[1],
         ),
+        more=("ckpt save --meta ticket=42", "ckpt save --expect-head HEAD"),
     ),
     Command(
         "ls", "history.ls", "list checkpoints, newest first; with paths their history, also under former names",
@@ -132,6 +139,7 @@ _ROWS = (
             Option("kind", "manual, auto or safety", metavar="K"),
             _WITH_META,
         ),
+        more=("ckpt ls --kind auto --meta session=7c1f",),
     ),
     Command(
         "search", "search.search", "list the checkpoints that add or remove a text, newest first, as they are found",
@@ -155,22 +163,26 @@ _ROWS = (
             Option("stat", "only the number of changed lines a file"),
             Option("name-status", "only letters and names"),
         ),
+        more=("ckpt diff --stat", 'ckpt diff "@{1 hour ago}"', "ckpt diff > changes.patch"),
     ),
     Command(
         "rollback", "restore.rollback", "bring back files or directories of a checkpoint",
         "ckpt rollback HEAD src/main.py",
         words=(_ID, _PATHS),
         options=(_DRY_RUN, Option("delete", "delete the paths that the checkpoint does not have"), _SKIP, *_EXPECT),
+        more=("ckpt rollback before src tests --delete", 'ckpt rollback "#12" src/main.py --dry-run'),
     ),
     Command(
         "reset", "restore.reset", "bring the whole worktree back to a checkpoint; default: head",
         "ckpt reset HEAD~1 --dry-run",
         words=(Word("ID", 0, 1),),
         options=(_DRY_RUN, _YES, _SKIP, Option("recreate", "make a worktree that is missing"), *_EXPECT),
+        more=("ckpt reset", 'ckpt reset "@{yesterday 18:00}" --yes'),
     ),
     Command(
         "undo", "restore.undo", "take the last reset or rollback back", "ckpt undo",
         options=(_DRY_RUN, _SKIP, _SESSION, *_EXPECT),
+        more=("ckpt undo --dry-run", "ckpt undo --session 7c1f"),
     ),
     Command(
         "redo", "restore.redo", "do again what undo took back", "ckpt redo",
@@ -185,20 +197,24 @@ _ROWS = (
             _SKIP,
             _EXPECT[0],
         ),
+        more=("ckpt resume --undo --dry-run",),
     ),
     Command(
         "watch", "watch.watch", "autosave: checkpoint the worktree while it is edited", "ckpt watch on",
-        words=(Word("ACTION", 1, 1),),
+        words=(Word("ACTION", 1, 1, ("on", "off", "status")),),
         options=(Option("force", "also a protected place"),),
+        more=("ckpt watch status", "ckpt watch off"),
     ),
     Command(
         "cat", "content.cat", "print a file of a checkpoint", "ckpt cat HEAD src/main.py > old.py",
         words=(_ID, Word("PATH", 1, 1)),
+        more=('ckpt cat "#12" config.toml',),
     ),
     Command(
         "export", "content.export", "write a checkpoint, or some paths of it, to a new directory or a .tar file",
         "ckpt export HEAD~3 /tmp/before.tar src",
         words=(_ID, Word("DEST", 1, 1), Word("PATH", 0, None)),
+        more=("ckpt export before ../copy",),
     ),
     Command("workspaces", "stores.workspaces", "list the tracked worktrees", "ckpt workspaces"),
     Command(
@@ -293,7 +309,7 @@ _ROWS = (
     Command(
         "completion", "completion.completion", "print the script that lets bash, zsh or fish complete commands and ids",
         "ckpt completion bash >> ~/.bashrc",
-        words=(Word("SHELL", 1, 1),),
+        words=(Word("SHELL", 1, 1, ("bash", "zsh", "fish")),),
         dashed="WORD",
     ),
     Command("help", "help.help_", "say how a command is used", "ckpt help reset", words=(Word("COMMAND", 0, 2),)),

@@ -34,7 +34,7 @@ def lines(result: dict[str, Any], done: str, way_back: str) -> Iterator[str]:
         yield from _listed(group, [wire_text(path) for path in result[group]], everything=dry)
     yield from _listed("conflict", [left_out(entry) for entry in result["conflicts"]], everything=dry)
     if result["safety"] and not dry:
-        yield f"what was there before is in the safety checkpoint {result['safety']}"
+        yield f"what was there before is in the safety checkpoint {short(result['safety'])}"
         if result["written"] or result["deleted"]:
             yield f"take it back with: {way_back}"
 
@@ -79,7 +79,7 @@ def question(plan: dict[str, Any]) -> Iterator[str]:
         f"{len(plan['kept'])} kept"
     )
     yield from notes(plan)
-    yield "all that is overwritten or deleted goes into a safety checkpoint first; ckpt undo takes the reset back"
+    yield "what it overwrites or deletes is saved first: ckpt undo brings it back"
 
 
 def conflict_error(plan: dict[str, Any]) -> CheckpointError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from fabricatio_checkpoint.cli.text import broken
 from fabricatio_checkpoint.errors import error_of
 
 TYPE_CHECKING = False
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TextIO
 
-__all__ = ["ClosedOutputError", "Output", "is_terminal"]
+__all__ = ["ClosedOutputError", "Output", "columns_of", "is_terminal"]
+
+_COLUMNS = 80
+_ALARM = "\x1b[1;31mckpt:\x1b[m"
 
 
 class ClosedOutputError(Exception):
@@ -29,8 +33,8 @@ class Output:
     def __init__(self, json: bool) -> None:
         self.json = json
         self.for_people: bool = not json and is_terminal(sys.stdout)
-        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
-        self.colour: bool = self.for_people and not plain
+        self._plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "dumb") == "dumb"
+        self.colour: bool = self.for_people and not self._plain
 
     def line(self, text: str) -> None:
         """Write one line of the result; raises ClosedOutputError, and StorageError where stdout cannot be written."""
@@ -55,8 +59,13 @@ class Output:
         self.raw(text.encode() + b"\n")
 
     def note(self, text: str) -> None:
-        """Write a line to stderr under our name."""
-        self.remark(f"ckpt: {text}")
+        """Write a line to stderr under our name; on a terminal it is broken between words."""
+        self.remark(_fitting(f"ckpt: {text}"))
+
+    def alarm(self, text: str) -> None:
+        """Write an error to stderr, as note() does, so that it is seen."""
+        told = _fitting(f"ckpt: {text}")
+        self.remark(_ALARM + told.removeprefix("ckpt:") if self.colours_notes() else told)
 
     def remark(self, text: str) -> None:
         """Write a line to stderr; one that cannot be written is lost, as there is nowhere left to say so."""
@@ -73,6 +82,10 @@ class Output:
     def shows_progress(self) -> bool:
         """Whether a person watches who wants to know how far a long command is."""
         return not self.json and is_terminal(sys.stderr)
+
+    def colours_notes(self) -> bool:
+        """Whether what goes to stderr may be in colour."""
+        return not (self.json or self._plain) and is_terminal(sys.stderr)
 
     def flush(self) -> None:
         """Send what is buffered; raises as line() does."""
@@ -132,6 +145,31 @@ def _abandon_stdout() -> None:
         os.close(null)
     except (OSError, ValueError):
         pass
+
+
+def _fitting(text: str) -> str:
+    """Break text between words where it is too long for the terminal that stderr leads to, if it is one."""
+    if not is_terminal(sys.stderr):
+        return text
+    columns = columns_of(sys.stderr)
+    lines = (broken(line, columns, "      ") if len(line) > columns else [line] for line in text.split("\n"))
+    return "\n".join(part for parts in lines for part in parts)
+
+
+def columns_of(stream: TextIO) -> int:
+    """Give the width of the terminal that a stream leads to: ``COLUMNS``, else what it says, else 80.
+
+    Where a pager stands in between, the other standard streams still know.
+    """
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    for fileno in (stream.fileno, lambda: 0, lambda: 2):
+        try:
+            return os.get_terminal_size(fileno()).columns or _COLUMNS
+        except (OSError, ValueError):
+            continue
+    return _COLUMNS
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import re
+
 from fabricatio_checkpoint.cli.text import visible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["patch_lines"]
+__all__ = ["patch_lines", "stat_lines"]
 
 _BOLD, _RED, _GREEN, _CYAN = "1", "31", "32", "36"
 _MARKS = {"+": _GREEN, "-": _RED}
+
+
+_BAR = re.compile(r"^( .* \| +\d+ )(\+*)(-*)$")
+
+
+def stat_lines(pieces: Iterable[bytes], *, colour: bool) -> Iterator[str]:
+    """Give the lines of a summary likewise; its bars are coloured."""
+    for line in _lines(pieces):
+        text = visible(line.decode("utf-8", "backslashreplace"))
+        found = _BAR.match(text) if colour else None
+        if found is not None:
+            text = found[1] + _coloured(_GREEN, found[2]) + _coloured(_RED, found[3])
+        yield text
+
+
+def _coloured(style: str, text: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[m" if text else ""
 
 
 def patch_lines(pieces: Iterable[bytes], *, colour: bool) -> Iterator[str]:

@@ -10,23 +10,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["HEADERS", "WIDTHS", "cells", "number"]
+__all__ = ["HEADERS", "STYLES", "WIDTHS", "cells", "label", "number"]
 
 HEADERS = ("id", "#", "time", "kind", "message")
 WIDTHS = (10, 5, 19, 6)
 """The least width of each column but the last."""
 
+STYLES = {"#": "dim", "time": "dim", "auto": "dim", "safety": "dim"}
+"""Those of columns and of cells, as open_table() takes them."""
 
-def cells(record: dict[str, Any], head: str | None, *, relative: bool) -> tuple[str, ...]:
+
+def cells(record: dict[str, Any], *, relative: bool) -> tuple[str, ...]:
     """Give the cells; ``relative``: the time as an age."""
-    labels = (["HEAD"] if record["id"] == head else []) + [visible(tag) for tag in record["tags"]]
-    message = first_line(record["message"])
-    message += f"  [{', '.join(labels)}]" if labels else ""
-    message += "" if record["complete"] else "  (incomplete)"
-    message += "  (legacy)" if record.get("legacy") else ""
-    message += _renames(record.get("renames", ()))
     time = (age if relative else local)(record["time"])
-    return short(record["id"]), number(record), time, record["kind"], message
+    return short(record["id"]), number(record), time, record["kind"], first_line(record["message"])
+
+
+def label(record: dict[str, Any], head: str | None) -> str:
+    """Give what stands behind the message: tags, and what is out of the ordinary; nothing for most."""
+    names = (["HEAD"] if record["id"] == head else []) + [visible(tag) for tag in record["tags"]]
+    told = f"  [{', '.join(names)}]" if names else ""
+    told += "" if record["complete"] else "  (incomplete)"
+    told += "  (legacy)" if record.get("legacy") else ""
+    return told + _renames(record.get("renames", ()))
 
 
 def _renames(renames: Sequence[dict[str, Any]]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Literal
 
     from rich.table import Table
     from rich.text import Text as RichText
@@ -13,10 +14,20 @@ if TYPE_CHECKING:
 
 __all__ = ["RichTable", "print_changes", "print_styled", "rich_table"]
 
-_NARROW = 60
-"""On fewer columns a table would be one word a line: there plain lines are left to wrap as they are."""
-
-_STYLES = {"A": "green", "M": "yellow", "D": "red", "T": "magenta", "X": "cyan"}
+_NUMBERS = frozenset({"#", "size", "manual", "auto", "safety"})
+_LABEL = "bold green"
+# Yellow cannot be read on a light terminal.
+_STYLES = {
+    "A": "green",
+    "M": "magenta",
+    "D": "red",
+    "T": "bold magenta",
+    "X": "cyan",
+    "written": "green",
+    "deleted": "red",
+    "kept": "dim",
+    "conflict": "magenta",
+}
 
 
 class RichTable:
@@ -24,15 +35,17 @@ class RichTable:
 
     relative = True
 
-    def __init__(self, out: Output, table: Table) -> None:
+    def __init__(self, out: Output, table: Table, styles: Mapping[str, str]) -> None:
         self._out = out
         self._table = table
+        self._styles = styles
 
-    def add(self, cells: Sequence[str]) -> None:
-        """Take the next row."""
+    def add(self, cells: Sequence[str], label: str = "") -> None:
+        """Take the next row; ``label`` stands behind its last cell."""
         from rich.text import Text
 
-        self._table.add_row(*map(Text, cells))
+        *texts, last = [Text(cell, style=self._styles.get(cell, "")) for cell in cells]
+        self._table.add_row(*texts, last.append(label, style=_LABEL))
 
     def end(self) -> None:
         """Show the table."""
@@ -40,25 +53,23 @@ class RichTable:
             self._out.line(_rendered(self._table))
 
 
-def rich_table(out: Output, headers: Sequence[str]) -> RichTable | None:
-    """Begin a table; None without rich or on a narrow terminal. The last column wraps, the others are never cut."""
+def rich_table(out: Output, headers: Sequence[str], styles: Mapping[str, str]) -> RichTable | None:
+    """Begin a table; None without rich. The last column wraps, the others are never cut."""
     try:
-        from rich.console import Console
         from rich.table import Table
     except ImportError:
         return None
-    if Console().width < _NARROW:
-        return None
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for header in headers[:-1]:
-        table.add_column(header, no_wrap=True)
+        justify: Literal["left", "right"] = "right" if header in _NUMBERS else "left"
+        table.add_column(header, no_wrap=True, style=styles.get(header), justify=justify)
     table.add_column(headers[-1], overflow="fold")
-    return RichTable(out, table)
+    return RichTable(out, table, styles)
 
 
 def print_changes(out: Output, lines: Sequence[str]) -> bool:
-    """Print lines that begin with a letter of change in its colour; False without rich."""
-    return print_styled(out, [(line, _STYLES.get(line[:1], "")) for line in lines])
+    """Print lines that begin with a word for a change in its colour, and others as they are; False without rich."""
+    return print_styled(out, [(line, _STYLES.get(line.strip().partition(" ")[0], "")) for line in lines])
 
 
 def print_styled(out: Output, lines: Sequence[tuple[str, str]]) -> bool:

@@ -75,7 +75,7 @@ class Session:
         if self._line is None:
             from fabricatio_checkpoint.cli.progress import Line
 
-            self._line = Line(sys.stderr)
+            self._line = Line(sys.stderr, colour=self.out.colours_notes())
         self._line.tell(notice)
 
     def ask_directory(self, method: str, **params: object) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ckpt_protocol.wirepath import decode, to_bytes
 
-__all__ = ["MANY", "counted", "first_line", "quoted", "short", "size", "visible", "wire_text"]
+__all__ = ["MANY", "broken", "counted", "first_line", "quoted", "short", "size", "visible", "wire_text"]
 
 MANY = 20
 """How many paths a summary lists before it only counts the rest."""
@@ -60,6 +60,17 @@ def first_line(message: str | None) -> str:
     if not message or not message.strip():
         return "-"
     return visible(message.strip().splitlines()[0].rstrip())
+
+
+def broken(text: str, columns: int, indent: str) -> list[str]:
+    """Break text between words, so that a line has at most so many columns if its words let it."""
+    parts: list[str] = []
+    for word in text.split(" "):
+        if parts and len(parts[-1]) + 1 + len(word) <= columns:
+            parts[-1] += f" {word}"
+        else:
+            parts.append(indent + word if parts else word)
+    return parts
 
 
 def counted(number: int, noun: str) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.output import Output
 
-__all__ = ["change_line", "left_out", "named", "tell_left_out"]
+__all__ = ["change_line", "left_out", "named", "print_changes", "tell_left_out"]
 
 _LETTERS = {"added": "A", "modified": "M", "deleted": "D", "type": "T", "mode": "X"}
 
@@ -20,6 +20,17 @@ def change_line(change: dict[str, Any]) -> str:
     """One change as a letter and a name; a directory listed because it is empty ends in a slash."""
     name = wire_text(change["path"])
     return f"{_LETTERS.get(change['change'], '?')} {name}{'/' if change.get('dir') else ''}"
+
+
+def print_changes(out: Output, lines: Sequence[str]) -> None:
+    """Print lines of the result; those that begin with a word for a change are in its colour where colours are."""
+    if lines and out.colour:
+        from fabricatio_checkpoint.cli import render
+
+        if render.print_changes(out, lines):
+            return
+    for line in lines:
+        out.line(line)
 
 
 def left_out(entry: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from ckpt_protocol.wirepath import encode
 from fabricatio_checkpoint.cli.failure import UsageError
 from fabricatio_checkpoint.cli.pager import Paged
 from fabricatio_checkpoint.cli.text import counted, size, wire_text
+from fabricatio_checkpoint.cli.words import print_changes
 from fabricatio_checkpoint.wire import destination
 
 TYPE_CHECKING = False
@@ -49,11 +50,14 @@ def _print_patch(session: Session, pieces: Iterable[bytes], params: dict[str, An
         for piece in pieces:
             session.out.raw(piece)
         return
-    from fabricatio_checkpoint.cli.patchview import patch_lines
+    from fabricatio_checkpoint.cli.patchview import patch_lines, stat_lines
 
-    # Only a patch has marks to colour; in a summary the same characters are bars and names.
-    colour = session.out.colour and "format" not in params
-    for line in patch_lines(pieces, colour=colour):
+    # The same characters are marks in a patch, bars in a summary, and parts of names in a list of them.
+    lines = {None: patch_lines, "stat": stat_lines}.get(params.get("format"))
+    if lines is None:
+        print_changes(session.out, list(patch_lines(pieces, colour=False)))
+        return
+    for line in lines(pieces, colour=session.out.colour):
         session.out.line(line)
 
 

@@ -7,10 +7,10 @@ from itertools import chain
 from fabricatio_checkpoint.cli.clock import age, local
 from fabricatio_checkpoint.cli.failure import UsageError
 from fabricatio_checkpoint.cli.pager import Paged
-from fabricatio_checkpoint.cli.recordline import HEADERS, WIDTHS, cells, number
+from fabricatio_checkpoint.cli.recordline import HEADERS, STYLES, WIDTHS, cells, label, number
 from fabricatio_checkpoint.cli.table import open_table
 from fabricatio_checkpoint.cli.text import short, visible
-from fabricatio_checkpoint.cli.words import change_line, left_out
+from fabricatio_checkpoint.cli.words import change_line, left_out, print_changes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ def _whole(pages: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _print(session: Session, pages: Iterable[dict[str, Any]]) -> None:
-    table = open_table(session.out, HEADERS, WIDTHS)
+    table = open_table(session.out, HEADERS, WIDTHS, STYLES)
     rows = damaged = 0
     for page in pages:
         damaged = page.get("damaged", 0)
         for record in page["checkpoints"]:
-            table.add(cells(record, page["head"], relative=table.relative))
+            table.add(cells(record, relative=table.relative), label(record, page["head"]))
             rows += 1
     table.end()
     if not rows:
@@ -105,8 +105,9 @@ def show(session: Session) -> int:
         return 0
     record = result["checkpoint"]
     with Paged(session.out):
-        for line in [*_facts(record), *_message(record), *_changes(result)]:
+        for line in [*_facts(record), *_message(record)]:
             session.out.line(line)
+        print_changes(session.out, list(_changes(result)))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fabricatio_checkpoint.cli import outcome
 from fabricatio_checkpoint.cli.failure import EXIT_LEFT_OUT, UsageError
 from fabricatio_checkpoint.cli.prompt import agreed, somebody_there
+from fabricatio_checkpoint.cli.words import print_changes
 from fabricatio_checkpoint.errors import error_of
 from fabricatio_checkpoint.wire import new_token
 
@@ -89,8 +90,7 @@ def _finish(session: Session, done: str, way_back: str, result: dict[str, Any]) 
     if session.out.json:
         session.out.document(result)
     else:
-        for line in outcome.lines(result, done, way_back):
-            session.out.line(line)
+        print_changes(session.out, list(outcome.lines(result, done, way_back)))
         for note in outcome.notes(result):
             session.out.note(note)
     return EXIT_LEFT_OUT if result["conflicts"] else 0

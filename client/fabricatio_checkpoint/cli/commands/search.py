@@ -6,7 +6,7 @@ import os
 
 from fabricatio_checkpoint.cli.commands.history import filters
 from fabricatio_checkpoint.cli.failure import EXIT_LEFT_OUT, UsageError
-from fabricatio_checkpoint.cli.recordline import WIDTHS, cells
+from fabricatio_checkpoint.cli.recordline import WIDTHS, cells, label
 from fabricatio_checkpoint.cli.table import Table
 from fabricatio_checkpoint.cli.text import counted, wire_text
 
@@ -67,12 +67,13 @@ def _show(session: Session, page: dict[str, Any]) -> None:
     out = session.out
     plain = Table(out, WIDTHS)
     for hit in page["hits"]:
-        row = cells(hit["checkpoint"], page["head"], relative=False)
+        row = cells(hit["checkpoint"], relative=out.colour)
+        told = label(hit["checkpoint"], page["head"])
         lines = [(_line(one), _ADDED if one["after"] > one["before"] else _REMOVED) for one in hit["paths"]]
         if hit.get("left_out"):
             lines.append((f"         and {counted(hit['left_out'], 'path')} more", ""))
-        if not (out.colour and _coloured(session, [(plain.text(row), "bold"), *lines])):
-            plain.add(row)
+        if not (out.colour and _coloured(session, [(plain.text(row, told), "bold"), *lines])):
+            plain.add(row, told)
             for text, _ in lines:
                 out.line(text)
     # A program that reads along gets them now.

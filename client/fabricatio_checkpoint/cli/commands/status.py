@@ -7,11 +7,11 @@ import os
 from fabricatio_checkpoint.cli import hookmark
 from fabricatio_checkpoint.cli.clock import age
 from fabricatio_checkpoint.cli.text import MANY, counted, quoted, short, visible, wire_text
-from fabricatio_checkpoint.cli.words import change_line, left_out, named
+from fabricatio_checkpoint.cli.words import change_line, left_out, named, print_changes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from typing import Any
 
     from fabricatio_checkpoint.cli.session import Session
@@ -27,7 +27,7 @@ def status(session: Session) -> int:
         return 0
     for line in _head(session, result):
         session.out.line(line)
-    _print_changes(session, [change_line(change) for change in result["changes"]])
+    print_changes(session.out, [change_line(change) for change in result["changes"]])
     for line in _tail(result):
         session.out.line(line)
     for note in result.get("notes", ()):
@@ -49,16 +49,6 @@ def _head(session: Session, result: dict[str, Any]) -> Iterator[str]:
     if record["kind"] == "auto":
         last = f"the last manual checkpoint is {named(manual)} ({age(manual['time'])})" if manual else "none is manual"
         yield f"head is an autosave; {last}"
-
-
-def _print_changes(session: Session, lines: Sequence[str]) -> None:
-    if lines and session.out.colour:
-        from fabricatio_checkpoint.cli.render import print_changes
-
-        if print_changes(session.out, lines):
-            return
-    for line in lines:
-        session.out.line(line)
 
 
 def _tail(result: dict[str, Any]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ckpt_protocol.wirepath import encode, to_text
 from fabricatio_checkpoint import wire
-from fabricatio_checkpoint.cli.clock import local
+from fabricatio_checkpoint.cli.clock import age, local
 from fabricatio_checkpoint.cli.failure import UsageError
 from fabricatio_checkpoint.cli.prompt import agreed, somebody_there
 from fabricatio_checkpoint.cli.table import open_table
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["adopt", "forget", "prune", "usage", "workspaces"]
 
+_STYLES = {"newest": "dim", "missing": "red", "unreachable": "magenta"}
 _MOVED = "a worktree that was only moved keeps its history: type ckpt adopt OLD where it is now"
 
 
@@ -29,7 +30,7 @@ def workspaces(session: Session) -> int:
     if session.out.json:
         session.out.document(result)
         return 0
-    table = open_table(session.out, ("state", "checkpoints", "size", "path"), (11, 16, 9))
+    table = open_table(session.out, ("state", "checkpoints", "size", "path"), (11, 16, 9), _STYLES)
     for entry in result["workspaces"]:
         number = counted(entry["checkpoints"], "checkpoint")
         table.add((entry["state"], number, size(entry["bytes"]), wire_text(entry["path"])))
@@ -48,13 +49,13 @@ def usage(session: Session) -> int:
         session.out.document(result)
         return 0
     headers = ("size", "manual", "auto", "safety", "newest", "path")
-    table = open_table(session.out, headers, (9, 7, 7, 7, 19))
+    table = open_table(session.out, headers, (9, 7, 7, 7, 19), _STYLES)
     for one in result["stores"]:
         numbers = (str(one["manual"]), str(one["auto"]), str(one["safety"]))
-        newest = local(one["newest"]) if one["newest"] else "-"
+        newest = (age if table.relative else local)(one["newest"]) if one["newest"] else "-"
         state = "" if one["state"] == "ok" else f"  ({one['state']})"
         state += f"  (watched: {one['watcher']})" if one.get("watcher") else ""
-        table.add((size(one["bytes"]), *numbers, newest, wire_text(one["path"]) + state))
+        table.add((size(one["bytes"]), *numbers, newest, wire_text(one["path"])), state)
     table.end()
     session.out.note(f"{size(result['bytes'])} in all; ckpt thin --dry-run shows what could go")
     for one in result["stores"]:

@@ -123,6 +123,11 @@ class ObjectStore:
         """How many packs there are, as far as is known."""
         return len(self._indexes)
 
+    @property
+    def object_count(self) -> int:
+        """How many objects the packs have together, as far as is known."""
+        return sum(index.count for index in self._indexes.values())
+
     def fingerprint(self) -> bytes:
         """Give bytes that change when a pack comes or goes: a cheap check of what the model rests on."""
         self.refresh()

@@ -64,9 +64,10 @@ class Collection:
         self._removed_bytes = 0
         self._refs_packed = 0
         self._notes: list[str] = []
-        self._progress = asker.progress_of("collect") if asker is not None else _tell_nobody
         self._copied = 0
         repository.objects.refresh()
+        known = repository.objects.object_count
+        self._progress = asker.progress_of("collect", known) if asker is not None else _tell_nobody
         self._before = (folder_bytes(repository.folder), repository.objects.pack_count)
         self._result: GcResult | None = None
         self._over = False

@@ -44,7 +44,7 @@ class Exporting:
         self._root = loaded.root
         self._paths = [from_wire(path) for path in params.paths]
         self._temporary = self._destination + b".ckpt-" + os.urandom(8).hex().encode() + b".tmp"
-        self._progress = asker.progress_of("export")
+        self._tell = asker.progress_of("export")
         self._files = 0
         self._bytes = 0
         self._place: _Place | None = None
@@ -89,6 +89,7 @@ class Exporting:
 
     def _write(self) -> Generator[None, None, None]:
         chosen = list(_chosen(self._root, self._paths, self._id))
+        self._tell = self._asker.progress_of("export", sum(not state.is_dir for _, state in chosen))
         is_tar = self._destination.endswith(_TAR)
         place: _Place = _TarPlace(self._temporary, self._time_s) if is_tar else _FolderPlace(self._temporary)
         self._place = place
@@ -101,7 +102,7 @@ class Exporting:
                 size = self._objects.size(state.oid)
                 yield from self._count(place.add_file(path, _perm(state), size, self._objects.chunks(state.oid)))
             self._files += not state.is_dir
-            self._progress(self._files, self._bytes)
+            self._tell(self._files, self._bytes)
             yield
         place.finish()
         _refuse_taken(self._destination)
@@ -115,7 +116,7 @@ class Exporting:
     def _count(self, pieces: Iterator[int]) -> Iterator[None]:
         for number in pieces:
             self._bytes += number
-            self._progress(self._files, self._bytes)
+            self._tell(self._files, self._bytes)
             yield
 
 

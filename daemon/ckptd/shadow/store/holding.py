@@ -56,7 +56,7 @@ class Holding:
         self._wanted = wanted
         self._asker = asker
         self._below: dict[bytes, frozenset[bytes]] = {EMPTY_TREE: _NOTHING}
-        self._progress = asker.progress_of("search")
+        self._progress = asker.progress_of("holders")
 
     def look(self, lookup: Lookup, seq: int, checkpoint_id: str) -> HoldingCheckpoint | None:
         """Tell whether a checkpoint holds any of the contents, and how many; raises DomainError ``cancelled``."""

@@ -91,8 +91,9 @@ class Thinner:
         return [Item(seq, one.time_s, one.facts.kind, one.id in fixed or seq == newest) for seq, one in known.items()]
 
     def _weigh(self, asker: Asker) -> Weights:
-        weights, tell = Weights(self._repo.objects), asker.progress_of("weigh")
-        for number, one in enumerate(self._repo.lookup.ids()):
+        ids = list(self._repo.lookup.ids())
+        weights, tell = Weights(self._repo.objects), asker.progress_of("weigh", len(ids))
+        for number, one in enumerate(ids, 1):
             if asker.is_cancelled():
                 raise DomainError("cancelled", "the thinning was called off; nothing was removed")
             weights.add(bytes.fromhex(one))

@@ -61,7 +61,6 @@ class Verification:
         self._notes: list[str] = []
         self._packs = PackChecks(folder, self._objects, read_data=params.read_data)
         self._reach = _StrictReach(self._objects, self._packs)
-        self._progress = (asker.progress_of("packs"), asker.progress_of("history"))
         self._result: VerifyResult | None = None
         self._run: Final = self._look()
 
@@ -98,8 +97,9 @@ class Verification:
             self._files.append(DamagedFile(path=to_wire(path), problem=problem))
             yield
         self._name_unlisted()
+        tell = self._asker.progress_of("packs", self._objects.object_count if self._read_data else 0)
         for done in self._packs.run():
-            self._progress[0](done, self._packs.bytes)
+            tell(done, self._packs.bytes)
             yield
         yield from self._walk()
         damage = Damage(self._objects, self._refs, self._reach, self._packs)
@@ -110,10 +110,11 @@ class Verification:
             self._objects.suspects.renew()
 
     def _walk(self) -> Iterator[None]:
+        tell = self._asker.progress_of("history", self._objects.object_count)
         for oid in [*self._refs.checkpoints().values(), *self._refs.everything().values()]:
             raw = bytes.fromhex(oid.decode("ascii"))
             for seen in self._reach.walk([self._reach.root(raw)]):
-                self._progress[1](seen, self._packs.bytes)
+                tell(seen, self._packs.bytes)
                 yield
         for oid in self._refs.checkpoints().values():
             self._check_message(bytes.fromhex(oid.decode("ascii")))
