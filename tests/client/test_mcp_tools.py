@@ -67,7 +67,7 @@ def test_a_model_can_remove_no_history_and_insist_on_nothing():
         for node in ast.walk(ast.parse(path.read_bytes()))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
-    reading = {"worktree.status", *(f"checkpoint.{name}" for name in ("list", "show", "diff", "cat"))}
+    reading = {"worktree.status", *(f"checkpoint.{name}" for name in ("list", "show", "diff", "search", "cat"))}
     assert strings & set(METHODS) == reading | {f"checkpoint.{name}" for name in ("save", "restore", "undo", "redo")}
     for tool in TOOLS.values():
         names = {each.name for each in msgspec.structs.fields(tool.arguments)}

@@ -154,6 +154,11 @@ def test_a_whole_session(place):
         older = await agent.call("list", before_seq=listed["next_before_seq"])
         assert older["checkpoints"][-1]["id"] == first
         assert not older["more"]
+        hit, *others = (await agent.call("search", text="line 250", limit=9))["hits"][::-1]
+        assert hit["checkpoint"]["id"] == first
+        assert hit["paths"] == [{"path": "src/m.py", "before": 0, "after": 1}]
+        assert others
+        assert (await agent.call("search", text="never there"))["hits"] == []
         resources = (await agent.client.list_resources()).resources
         assert [each.uri for each in resources][-1] == f"checkpoint:///{first}"
         assert "before [start]" in resources[-1].name

@@ -111,8 +111,8 @@ _MCP_DETAILS = (
     "    }",
     "  }",
     "",
-    "Without -w the directory counts that the client starts it in. It needs the extra:",
-    '  pip install "fabricatio-checkpoint[mcp]"',
+    "Without -w the directory counts that the client starts it in.",
+    'It needs the extra: pip install "fabricatio-checkpoint[mcp]"',
 )
 
 _ROWS = (

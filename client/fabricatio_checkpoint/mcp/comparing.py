@@ -63,11 +63,12 @@ def _status(call: Call) -> Answer:
 def _diff(call: Call) -> Answer:
     shelf = call.desk.shelf
     notes: list[str] = []
-    if "cursor" in call.arguments and call.arguments["cursor"] is not None:
-        key, kept, start = shelf.find(call.arguments["cursor"])
+    cursor = call.arguments["cursor"]
+    if cursor is not None:
+        key, kept, start = shelf.find(cursor)
     else:
         wanted = call.some("from_id", "to_id", "format", "context_lines")
-        paths = call.desk.filter(call.arguments.get("paths", []))
+        paths = call.desk.filter(call.arguments["paths"])
         kept, notes = read_patch(call.desk, {**wanted, "paths": paths}, call.tell)
         key, start = shelf.put(kept), 0
     return _page(key, kept, start, call.arguments["max_bytes"], notes)

@@ -14,13 +14,15 @@ from fabricatio_checkpoint.mcp.tool import AFTER_PATH, COUNTS, HINT, NEXT_PATH, 
 __all__ = ["LIST", "SHOW", "brief", "shown_checkpoint"]
 
 _WHOLE_MESSAGE: Final = 4000
-_TOLD: Final = ("client", "legacy")
+_TOLD: Final = ("client", "legacy", "renames")
+_VALUES: Final = 20
+_META_BYTES: Final = 2000
 _OPTIONAL: Final = {field.name for field in msgspec.structs.fields(CheckpointRecord) if not field.required}
 
 _LIST_TEXT: Final = """\
 List the checkpoints of the worktree, newest first: id, seq, time, kind, message, tags, meta. kind is manual (made on \
 purpose), auto, or safety (made by a restore, of what it overwrote or deleted). With paths: only checkpoints that \
-changed one of these. head is the one that checkpoint_status and checkpoint_diff compare with."""
+changed one of these, also under a former name. head is what checkpoint_status and checkpoint_diff compare with."""
 
 _SHOW_TEXT: Final = """\
 Show one checkpoint: its message, and which files it changed (added, modified, deleted, type, mode) since the one that \
@@ -34,20 +36,30 @@ def brief(record: dict[str, Any], most: int = LONG) -> dict[str, Any]:
     shown = {name: value for name, value in record.items() if name not in _OPTIONAL or (name in _TOLD and value)}
     if record["message"] is not None:
         shown["message"] = clipped(record["message"], most)
-    shown["meta"] = {clipped(key, most): clipped(value, most) for key, value in record["meta"].items()}
+    meta = [(clipped(key), clipped(value)) for key, value in record["meta"].items()]
+    shown["meta"] = dict(head_of(meta, _VALUES, _META_BYTES))
+    if len(shown["meta"]) < len(meta):
+        shown["meta"]["…"] = f"{len(meta) - len(shown['meta'])} more values"
     return shown
 
 
 def _list(call: Call) -> Answer:
-    given = call.some("before_seq", "kind", "meta", "limit")
-    paths = call.desk.filter(call.arguments.get("paths", []))
-    result = call.desk.ask("checkpoint.list", {**given, "paths": paths}, call.tell)
+    wanted = call.some("before_seq", "kind", "meta", "limit")
+    wanted["paths"] = call.desk.filter(call.arguments["paths"])
+    if wanted["paths"]:
+        wanted["follow"] = [call.desk.path(path) for path in call.arguments["follow"] or ()]
+    result = call.desk.ask("checkpoint.list", wanted, call.tell)
     records = head_of([brief(record) for record in result["checkpoints"]], call.arguments["limit"], BUDGET_BYTES)
-    more = result["more"] or len(records) < len(result["checkpoints"])
-    shown = {**result, "checkpoints": records, "more": more}
-    if more and records:
+    if len(records) < len(result["checkpoints"]):
+        # What is followed is true at the end of a page, so the page has to end here for the daemon, too.
+        result = call.desk.ask("checkpoint.list", {**wanted, "limit": len(records)}, call.tell)
+        records = [brief(record) for record in result["checkpoints"]]
+    shown = {**result, "checkpoints": records}
+    if result["more"] and records:
         shown["next_before_seq"] = records[-1]["seq"]
-        shown["hint"] = "Call again with before_seq set to next_before_seq for older ones."
+        shown["hint"] = "For older ones call again with before_seq=next_before_seq" + (
+            " and follow=followed." if result.get("followed") else "."
+        )
     elif not records:
         shown["hint"] = "There is none. checkpoint_save makes one; with kind, meta or paths only some are listed."
     return Answer(shown)
@@ -77,6 +89,7 @@ LIST: Final = Tool(
             "kind": "Only checkpoints of this kind.",
             "meta": 'Only checkpoints with these values, such as {"session": "..."}.',
             "paths": PATHS,
+            "follow": "Former names of the paths: what the page before this one returned as followed.",
         },
         (limit(20),),
     ),

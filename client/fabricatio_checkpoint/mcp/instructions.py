@@ -13,7 +13,7 @@ When to save: call checkpoint_save before you change, move or delete files or ru
 formatter, a migration, rm), before each new task, and when a step works. Say in the message what comes next.
 
 To see what has happened: checkpoint_status, checkpoint_diff. To look into the past: checkpoint_list, \
-checkpoint_show, checkpoint_read.
+checkpoint_show, checkpoint_search, checkpoint_read.
 
 To go back: checkpoint_restore without confirm_digest returns a plan and changes nothing; read it, then call again \
 with its digest as confirm_digest. With paths only these files come back, which is what you want when something else \

@@ -43,7 +43,9 @@ def _written_out(value: Any, definitions: dict[str, Schema]) -> Any:  # noqa: AN
         return value
     if "$ref" in value:
         meant = definitions[value["$ref"].removeprefix(_DEFINITIONS)]
-        value = {**meant, **{key: found for key, found in value.items() if key != "$ref"}}
+        # The docstring of a part speaks to readers of the protocol, and would be carried along many times.
+        named = {key: found for key, found in meant.items() if key != "description"}
+        value = {**named, **{key: found for key, found in value.items() if key != "$ref"}}
     return {key: _written_out(found, definitions) for key, found in value.items()}
 
 

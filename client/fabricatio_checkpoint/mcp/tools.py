@@ -13,11 +13,12 @@ from fabricatio_checkpoint.mcp.history import LIST, SHOW
 from fabricatio_checkpoint.mcp.reading import READ
 from fabricatio_checkpoint.mcp.restoring import REDO, RESTORE, UNDO
 from fabricatio_checkpoint.mcp.saving import SAVE
+from fabricatio_checkpoint.mcp.searching import SEARCH
 from fabricatio_checkpoint.mcp.tool import Call, Tool
 
 __all__ = ["TOOLS", "run_tool"]
 
-TOOLS: Final = {tool.name: tool for tool in (SAVE, STATUS, DIFF, LIST, SHOW, READ, RESTORE, UNDO, REDO)}
+TOOLS: Final = {tool.name: tool for tool in (SAVE, STATUS, DIFF, LIST, SHOW, SEARCH, READ, RESTORE, UNDO, REDO)}
 
 
 def run_tool(tool: Tool, desk: Desk, given: Mapping[str, Any] | None, agent: str | None, tell: Notice | None) -> Answer:
