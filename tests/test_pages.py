@@ -106,9 +106,8 @@ def is_ours(path):
 @pytest.mark.parametrize("top", ["client", "daemon", "docs", "protocol", "systemd", "tests"])
 def test_each_top_level_folder_has_a_map_of_its_rooms(top):
     text = (pages.ROOT / top / "README.md").read_text()
-    rooms = folders(pages.ROOT / top)
-    packages = [room for room in rooms if (room / "__init__.py").exists()]
-    for room in [*rooms, *(below for package in packages for below in folders(package))]:
+    packages = (path.parent for path in (pages.ROOT / top).rglob("__init__.py"))
+    for room in {*folders(pages.ROOT / top), *packages}:
         assert re.search(rf"\b{re.escape(room.name)}\b", text), f"{top}/README.md does not name {room.name}/"
 
 

@@ -75,6 +75,13 @@ def test_a_directory_is_what_was_saved(planted):
     assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"out", b"ws"]
 
 
+def test_it_tells_how_far_it_is(planted):
+    told = []
+    export(planted, planted.base + b"/out", caller=Caller("test", progress=lambda *words: told.append(words)))
+    assert told[-1] == ("export", 6, 6, 8000 + 3 + 10 + 1 + 1)
+    assert [done for _, done, _, _ in told] == sorted(done for _, done, _, _ in told)
+
+
 def test_a_tar_is_what_was_saved(planted):
     place = planted.base + b"/out.tar"
     export(planted, place)

@@ -338,6 +338,11 @@ def test_it_can_be_called_off_and_tells_how_far_it_is(three):
     caller = Caller("test", progress=lambda *words: told.append(words))
     assert verify(three, caller, read_data=True).clean
     assert {words[0] for words in told} == {"packs", "history"}
+    for phase in ("packs", "history"):
+        counts = [(done, total) for name, done, total, _ in told if name == phase]
+        assert counts[0][0] == 0
+        # Each object is one of them; what lies loose, and each pack as a whole, is counted on top.
+        assert 0 < counts[-1][1] <= counts[-1][0] + 10
     caller.cancelled.set()
     with pytest.raises(DomainError, match="called off"):
         verify(three, caller)

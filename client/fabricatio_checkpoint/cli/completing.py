@@ -14,9 +14,10 @@ __all__ = ["SHELLS", "Typed", "candidates", "understand"]
 
 SHELLS = ("bash", "zsh", "fish")
 
-_CHECKPOINTS = ("ID", "FROM", "TO")
-"""Positional arguments that name a checkpoint."""
+_CHECKPOINTS = ("ID", "FROM", "TO", "expect-head")
+"""Positional arguments and options that name a checkpoint."""
 
+_TAKES_TAGS = "untag"
 _VALUES = {"kind": ("manual", "auto", "safety")}
 
 Candidates = list[tuple[str, str]]
@@ -85,6 +86,8 @@ def candidates(typed: Typed, checkpoints: Callable[[], Candidates]) -> Candidate
 
 
 def _possible(typed: Typed, checkpoints: Callable[[], Candidates]) -> Iterable[tuple[str, str]]:
+    if typed.option is not None and typed.option.name in _CHECKPOINTS:
+        return checkpoints()
     if typed.option is not None:
         return [(value, "") for value in _VALUES.get(typed.option.name, ())]
     if typed.current.startswith("-") and not typed.dashes:
@@ -96,7 +99,14 @@ def _possible(typed: Typed, checkpoints: Callable[[], Candidates]) -> Iterable[t
         return []
     if word.name in _CHECKPOINTS:
         return checkpoints()
+    if typed.command.name == _TAKES_TAGS:
+        return [(name, text) for name, text in checkpoints() if _is_tag(name)]
     return _commands("") if word.name == "COMMAND" else [(value, "") for value in word.choices]
+
+
+def _is_tag(name: str) -> bool:
+    """Whether a name of a checkpoint is a tag, which is neither HEAD nor like an id."""
+    return name != "HEAD" and not (4 <= len(name) <= 40 and set(name) <= set("0123456789abcdefABCDEF"))
 
 
 def _commands(group: str) -> Candidates:

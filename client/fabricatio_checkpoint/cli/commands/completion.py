@@ -19,6 +19,9 @@ _WORDS = "words"
 _RECENT = 20
 """So many checkpoints are offered by their ids."""
 
+_LOOKED_AT = 500
+"""So many are looked through for tags."""
+
 _BASH = """\
 # Completion of ckpt for bash: put it into ~/.bashrc as  source <(ckpt completion bash)
 _ckpt() {
@@ -90,13 +93,13 @@ def _checkpoints(session: Session) -> list[tuple[str, str]]:
 
     session.may_start = False
     try:
-        page = session.ask("checkpoint.list", limit=_RECENT)
+        page = session.ask("checkpoint.list", limit=_LOOKED_AT)
     except CheckpointError:
         return []
     records: list[dict[str, Any]] = page["checkpoints"]
     head = [("HEAD", "the last save")] if page["head"] else []
     tags = [(tag, _described(record)) for record in records for tag in record["tags"]]
-    return [*head, *tags, *((short(record["id"]), _described(record)) for record in records)]
+    return [*head, *tags, *((short(record["id"]), _described(record)) for record in records[:_RECENT])]
 
 
 def _described(record: dict[str, Any]) -> str:
