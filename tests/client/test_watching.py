@@ -105,7 +105,7 @@ def test_a_status_has_the_watcher_if_the_daemon_tells_of_it():
             {},
             None,
             [
-                "autosave is on: 1 checkpoint made, 2 s after the last edit, at the latest after 30 s",
+                "autosave is on: 1 checkpoint made, 2 s after the last edit, 30 s at the most",
                 "watcher: active, directories watched: 12",
             ],
         ),
@@ -113,7 +113,7 @@ def test_a_status_has_the_watcher_if_the_daemon_tells_of_it():
             {"state": "polling", "reason": "os error 24\x1b[2J", "directories": 0, "missed": 2, "failure": FAILURE},
             None,
             [
-                "autosave is on: 1 checkpoint made, 2 s after the last edit, at the latest after 30 s",
+                "autosave is on: 1 checkpoint made, 2 s after the last edit, 30 s at the most",
                 "watcher: polling (os error 24\\x1b[2J), directories watched: 0",
                 "  2 scans found what the watcher had missed",
                 "the last autosave failed: cannot write the pack; tried again in 8 s",
@@ -123,7 +123,7 @@ def test_a_status_has_the_watcher_if_the_daemon_tells_of_it():
             {},
             "worktree_replaced",
             [
-                "autosave is on: 1 checkpoint made, 2 s after the last edit, at the latest after 30 s",
+                "autosave is on: 1 checkpoint made, 2 s after the last edit, 30 s at the most",
                 "autosave has stopped (worktree_replaced); ckpt save or ckpt watch on goes on with it",
             ],
         ),

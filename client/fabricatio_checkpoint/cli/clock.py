@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["age", "epoch", "local", "stamp"]
+__all__ = ["age", "epoch", "local", "span", "stamp"]
 
 _UNITS = ((86400 * 365, "year"), (86400 * 30, "month"), (86400, "day"), (3600, "hour"), (60, "minute"))
 
@@ -38,8 +38,13 @@ def local(stamp: str) -> str:
 def age(stamp: str, now: float | None = None) -> str:
     """Say how long ago a time was, in its largest unit; a time to come (a clock set back) is ``just now``."""
     passed = (time.time() if now is None else now) - epoch(stamp)
+    return f"{span(passed)} ago" if passed >= 2 else "just now"
+
+
+def span(seconds: float) -> str:
+    """Say how long something lasts, in its largest unit."""
     for length, unit in _UNITS:
-        if passed >= length:
-            number = int(passed // length)
-            return f"{number} {unit}{'s' if number > 1 else ''} ago"
-    return f"{int(passed)} seconds ago" if passed >= 2 else "just now"
+        if seconds >= length:
+            number = int(seconds // length)
+            return f"{number} {unit}{'s' if number > 1 else ''}"
+    return f"{int(seconds)} second{'s' if int(seconds) != 1 else ''}"

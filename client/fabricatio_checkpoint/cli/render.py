@@ -69,7 +69,7 @@ def rich_table(out: Output, headers: Sequence[str], styles: Mapping[str, str]) -
 
 def print_changes(out: Output, lines: Sequence[str]) -> bool:
     """Print lines that begin with a word for a change in its colour, and others as they are; False without rich."""
-    return print_styled(out, [(line, _STYLES.get(line.strip().partition(" ")[0], "")) for line in lines])
+    return print_styled(out, [(line, _STYLES.get((line.split(maxsplit=1) or [""])[0], "")) for line in lines])
 
 
 def print_styled(out: Output, lines: Sequence[tuple[str, str]]) -> bool:

@@ -8,6 +8,7 @@ import sys
 from ckpt_protocol.address import state_dir
 from ckpt_protocol.version import BUILD
 from ckpt_protocol.wirepath import encode
+from fabricatio_checkpoint.cli.clock import span
 from fabricatio_checkpoint.cli.failure import EXIT_INTERRUPTED, EXIT_NOT_RUNNING, UsageError
 from fabricatio_checkpoint.cli.text import counted, quoted, visible, wire_text
 from fabricatio_checkpoint.errors import CheckpointError, error_of
@@ -92,7 +93,7 @@ def status(session: Session) -> int:
 
 
 def _print(session: Session, result: dict[str, Any]) -> None:
-    up = f"{result['uptime_s']:.0f} s"
+    up = span(result["uptime_s"])
     session.out.line(f"the daemon runs, pid {result['pid']}, version {visible(result['version'])}, up {up}")
     if result["version"] != BUILD:
         session.out.note(f"this client is version {BUILD}; an older daemon makes room when it is idle")

@@ -41,7 +41,7 @@ def told(watcher: dict[str, Any], halted: str | None) -> Iterator[str]:
     if watcher["state"] == "off":
         yield "autosave is off; ckpt watch on turns it on"
         return
-    delays = f"{watcher['quiet_s']:g} s after the last edit, at the latest after {watcher['max_wait_s']:g} s"
+    delays = f"{watcher['quiet_s']:g} s after the last edit, {watcher['max_wait_s']:g} s at the most"
     yield f"autosave is on: {counted(watcher['saved'], 'checkpoint')} made, {delays}"
     if halted:
         yield f"autosave has stopped ({visible(halted)}); ckpt save or ckpt watch on goes on with it"

@@ -153,6 +153,7 @@ def _notes(why: dict[str, Need], files: int, held: int) -> Iterator[str]:
     for need in {one.operation: one for one in why.values()}.values():
         yield need.why.replace("could not be", "can no longer be").replace("without it the", "the")
     if files and held:
-        yield f"content that it brought is in {held} other checkpoints as well; it is gone when they are dropped, too"
+        others = "another checkpoint" if held == 1 else f"{held} other checkpoints"
+        yield f"content that it brought is in {others} as well; it is gone when that is dropped, too"
     if files:
         yield "what no checkpoint holds any more leaves the store with: ckpt gc"
