@@ -71,6 +71,17 @@ async def test_not_while_requests_keep_coming():
     await with_actor(test, after_s=3600.0)
 
 
+async def test_where_requests_leave_no_long_rest_it_comes_in_short_ones_in_the_end():
+    async def test(actor, store):
+        with anyio.fail_after(60):
+            while store.tends < 3:
+                await actor.write(CREATE, lambda _writer: None, Caller("test"))
+                # Never as long as it would like to wait.
+                await anyio.sleep(0.13)
+
+    await with_actor(test, after_s=0.16, left=10)
+
+
 async def test_a_request_waits_for_the_moment_that_has_begun_and_is_served():
     async def test(actor, store):
         await eventually(store.gate.reached.is_set)

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from ckpt_protocol.checkpoint import DropParams
+from ckpt_protocol.store import ThinParams
 from ckptd.core.caller import Caller
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
@@ -34,6 +35,7 @@ MANY = 10_000
         (Situation(loose_refs=0, packs=1, gone=1, over_cap=True), Chore.COLLECT),
         (Situation(loose_refs=0, packs=1, gone=0, over_cap=True), None),
         (Situation(loose_refs=0, packs=1, over_cap=True, weighing_due=True), Chore.THIN),
+        (Situation(loose_refs=0, packs=1, over_cap=True, wasteful=True), Chore.COLLECT),
         (Situation(loose_refs=2_000, packs=90, gone=200, new=50), Chore.THIN),
     ],
 )
@@ -239,6 +241,35 @@ def test_over_the_cap_more_goes_and_at_once(desk):
     assert desk.repo.objects.packed_bytes() < 25_000
     assert len(desk.list(limit=500).checkpoints) < 20
     verify(desk.folder)
+
+
+def test_what_was_removed_in_an_earlier_life_is_collected_over_the_cap(desk):
+    """A daemon that was killed between the two knows of no removal: it sees what the store needs, and what it takes."""
+    desk.configure(keep=Keep(last=5, hourly=0, daily=0, weekly=0, max_bytes=40_000))
+    for _ in range(55):
+        desk.write(b"f", os.urandom(1_000))
+        desk.save(kind="auto")
+    desk.writer.thin(ThinParams(**desk.common(), token=desk.token()), Caller("test"))
+    desk.reopen()
+    assert (desk.repo.gone, desk.repo.cap.is_over()) == (0, True)
+    tend(desk)
+    assert desk.repo.objects.packed_bytes() < 15_000
+    assert tend(desk) == 1
+    verify(desk.folder)
+
+
+def test_a_collection_that_may_remove_nothing_is_no_loop(desk):
+    desk.damaged = True
+    desk.configure(keep=Keep(last=5, hourly=0, daily=0, weekly=0))
+    for number in range(210):
+        desk.write(b"f", b"%d" % number)
+        desk.save(kind="auto")
+    desk.writer.thin(ThinParams(**desk.common(), token=desk.token()), Caller("test"))
+    with open(desk.folder + b"/refs/checkpoints/0000000001", "w") as file:
+        file.write("no id at all\n")
+    assert tend(desk) > 1
+    assert desk.repo.gone > 200
+    assert tend(desk) == 1
 
 
 def test_damage_stops_it_and_is_no_loop(desk):

@@ -12,6 +12,9 @@ logger = logging.getLogger(__name__)
 TEND_AFTER_S: Final = 3.0
 """So long nothing must have been asked for."""
 
+_PATIENCE: Final = 10
+"""After so many times that, it is done in the gaps between requests: where one comes every other second, a store would
+grow without an end."""
 _NEXT_S: Final = 0.1
 
 
@@ -28,16 +31,24 @@ class Tender:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
+        self._since: float | None = None
 
     def busy(self) -> None:
         """Something was asked for: afterwards there may be work."""
+        if self._since is None:
+            self._since = self._loop.time()
         self._due = True
         self.stop()
 
     def at_rest(self) -> None:
         """Nothing is asked for any more."""
         if self._due and self._timer is None:
-            self._timer = self._loop.call_later(self._after_s, self._begin)
+            wait = _NEXT_S if self._is_overdue() else self._after_s
+            self._timer = self._loop.call_later(min(wait, self._after_s), self._begin)
+
+    def _is_overdue(self) -> bool:
+        """Whether there has been work left for so long that no long rest can be waited for."""
+        return self._since is not None and self._loop.time() - self._since > self._after_s * _PATIENCE
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -54,6 +65,8 @@ class Tender:
 
     def _ended(self, done: "asyncio.Future[bool]") -> None:
         error = done.exception()
+        if error is not None or not done.result():
+            self._since = self._loop.time() if self._due else None
         if error is not None:
             logger.error("housekeeping broke", exc_info=error)
         elif done.result() and not self._due and self._timer is None:

@@ -87,9 +87,13 @@ class ExactWatcher:
         self._ending = False
         self.broken: str | None = None
         self.place: tuple[int, int] = (0, 0)
-        self.fallbacks = 0
         self._inotify: INotify | None = None
         self._thread = threading.Thread(target=self._run, name="ckptd-exact", daemon=True)
+
+    @property
+    def lost_for(self) -> str:
+        """Why the last look() gave None, where it did."""
+        return self.broken or (self._dirt.lost_for if self._ready else "the directories are being watched by and by")
 
     @property
     def watches(self) -> int:
@@ -111,12 +115,9 @@ class ExactWatcher:
                 self._dirt.look_away()
             return None
         if not self._round_trip():
-            self.fallbacks += 1
             self._lose("its cookie did not come back")
         with self._lock:
-            found = self._dirt.look()
-        self.fallbacks += found is None
-        return found
+            return self._dirt.look()
 
     def adopted(self, folders: Callable[[], Iterable[bytes]], *, whole: bool) -> None:
         """The scan that began with the last look() counts now; ``whole`` says that it looked at everything.

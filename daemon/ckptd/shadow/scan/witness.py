@@ -19,6 +19,11 @@ class Witness(Protocol):
         """Why it can tell nothing any more, for good; None while it can."""
         ...
 
+    @property
+    def lost_for(self) -> str:
+        """Why the last look() gave None, where it did."""
+        ...
+
     def start(self, folders: Iterable[bytes]) -> None:
         """Begin to watch directories, given by their paths in the worktree; returns at once."""
         ...

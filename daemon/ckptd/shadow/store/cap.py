@@ -11,6 +11,7 @@ class Cap:
     def __init__(self, objects: ObjectStore, max_bytes: int) -> None:
         self._objects = objects
         self._max_bytes = max_bytes
+        self._waste = max_bytes // 16
         self._left: int | None = None
         self._looked_at: int | None = None
 
@@ -18,11 +19,15 @@ class Cap:
         """Whether the store takes more, be it needed or not."""
         return self._objects.packed_bytes() > self._max_bytes
 
+    def is_wasteful(self) -> bool:
+        """Whether the store is above the cap by what nothing needs: what was removed before it was last opened, too."""
+        return self._left is not None and self.is_over() and self._objects.packed_bytes() - self._left > self._waste
+
     def is_weighing_due(self) -> bool:
         """Whether the store is above the cap and has grown by a sixteenth of it since it was looked at."""
         if self._looked_at is None:
             return self.is_over()
-        return self._objects.packed_bytes() > max(self._max_bytes, self._looked_at + self._max_bytes // 16)
+        return self._objects.packed_bytes() > max(self._max_bytes, self._looked_at + self._waste)
 
     def looking(self) -> None:
         """Remember that it is being weighed; what is damaged now is damaged at the next look, too."""

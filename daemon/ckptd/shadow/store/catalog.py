@@ -15,6 +15,7 @@ from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.isolation import isolate
 from ckptd.shadow.objects.refs import Refs
+from ckptd.shadow.objects.windows import bound_windows
 from ckptd.shadow.record.checkpoint import rfc3339
 from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.legacyfolder import legacy_folders
@@ -65,6 +66,7 @@ class ShadowCatalog:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         isolate()
+        bound_windows()
         self._settings = settings
         self._clock = clock
         self._swept: set[bytes] = set()

@@ -40,8 +40,9 @@ class Situation(NamedTuple):
     """What a store has by now.
 
     ``done_packs`` is how many packs the last housekeeping left that it could not merge, ``new`` counts the checkpoints
-    since the last thinning, ``gone`` those that were removed since the last collection. ``weighing_due``: the store is
-    above its size cap, and it is not known what thinning leaves.
+    since the last thinning, ``gone`` those that were removed since the last collection. Of a store above its size cap:
+    ``over_cap`` that it is, ``wasteful`` that it is so by what nothing needs, ``weighing_due`` that it is not known
+    what thinning leaves.
     """
 
     loose_refs: int
@@ -51,6 +52,7 @@ class Situation(NamedTuple):
     new: int = 0
     gone: int = 0
     over_cap: bool = False
+    wasteful: bool = False
     weighing_due: bool = False
     check_due: bool = False
 
@@ -63,7 +65,7 @@ def next_chore(now: Situation) -> Chore | None:
     """
     if now.new >= _MANY_NEW or now.weighing_due:
         return Chore.THIN
-    if now.gone >= _MANY_GONE or (now.gone and now.over_cap):
+    if now.gone >= _MANY_GONE or (now.gone and now.over_cap) or now.wasteful:
         return Chore.COLLECT
     if (
         now.loose_refs > _MANY_LOOSE_REFS
@@ -82,6 +84,8 @@ class Housekeeper:
         self._thinner = thinner
         self._under_way: Generator[None, None, None] | None = None
         self._done_packs = 0
+        self._left_gone = 0
+        self._has_collected = False
         self._thinned_at = _last_thinning(repository)
 
     def tend(self) -> bool:
@@ -147,6 +151,9 @@ class Housekeeper:
                 yield
         finally:
             collection.close()
+            # Also where it came to nothing: what is damaged now is damaged at the next look.
+            self._left_gone = self._repo.gone
+            self._has_collected |= not extent.keep_all
         self._done_packs = self._repo.objects.pack_count
 
     def _look(self) -> Situation:
@@ -156,14 +163,17 @@ class Housekeeper:
             names = os.listdir(os.path.join(repo.folder, b"objects"))
         except OSError:
             names = []
+        self._left_gone = min(self._left_gone, repo.gone)
         return Situation(
             loose_refs=repo.refs.loose_count(),
             packs=repo.objects.pack_count,
             loose_object_folders=sum(1 for name in names if len(name) == 2),
             done_packs=self._done_packs,
             new=repo.next_seq - self._thinned_at,
-            gone=repo.gone,
+            gone=repo.gone - self._left_gone,
             over_cap=repo.cap.is_over(),
+            # How many have gone is known of this process's life; what nothing needs was there before, too.
+            wasteful=not self._has_collected and repo.cap.is_wasteful(),
             weighing_due=repo.cap.is_weighing_due(),
             check_due=repo.watched.is_check_due(),
         )

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
@@ -47,6 +48,8 @@ class WatchedScan:
         self._checked_s = time.monotonic()
         self._notes: list[str] = []
         self.missed = 0
+        self.fallbacks: Final[Counter[str]] = Counter()
+        """How often everything had to be scanned although somebody watches, by the reason."""
 
     def rescan(
         self,
@@ -60,15 +63,36 @@ class WatchedScan:
     ) -> ScanResult | None:
         """Scan what the witness names; None where everything has to be looked at, which begins now."""
         self._begun_s = time.monotonic()
-        names = self._witness.look() if self._witness is not None else None
-        if names is None or whole or self._counts is None:
+        witness = self._witness
+        if witness is None:
             return None
-        before, limits = self._counts
-        if before.root is not model or limits != scanner.limits or before.place != self._place():
+        names = witness.look()
+        if whole:
+            return None
+        before = witness.lost_for if names is None else self._basis(witness, scanner, model)
+        if isinstance(before, str) or names is None:
+            self._fall_back(str(before))
             return None
         found = scanner.rescan(before, look_at(names), sink, cancelled=cancelled, progress=progress)
-        self._taken += found is not None
+        if found is None:
+            self._fall_back("rules, mounts or files of several names are not what they were")
+        else:
+            self._taken += 1
         return found
+
+    def _basis(self, witness: Witness, scanner: Scanner, model: DirNode | None) -> ScanResult | str:
+        """Give the scan that the witness's word adds to, or why there is none."""
+        if self._counts is None:
+            return "the last scan was not the last save's"
+        before, limits = self._counts
+        if before.root is not model or limits != scanner.limits or before.place != witness.place:
+            return "the last scan was of another directory, or by other options"
+        return before
+
+    def _fall_back(self, reason: str) -> None:
+        """Have everything scanned although somebody watches."""
+        self.fallbacks[reason] += 1
+        _logger.info("everything in %s is scanned: %s", to_text(self._worktree), reason)
 
     def scanned(self, scanner: Scanner, found: ScanResult) -> None:
         """Take note of a scan; one that took too long is a reason to have the worktree watched from now on."""
@@ -161,9 +185,6 @@ class WatchedScan:
         if self._witness is not None:
             self._witness.close()
         self._witness = None
-
-    def _place(self) -> tuple[int, int]:
-        return self._witness.place if self._witness is not None else (0, 0)
 
     def _is_ignored(self, path: bytes) -> bool:
         """Tell of a new directory whether rules leave it out; asked by the witness's thread, about the model."""
