@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 
 from fabricatio_checkpoint.cli.arguments import parse, wants_json
 from fabricatio_checkpoint.cli.failure import report, report_interrupt
@@ -68,9 +69,8 @@ def _run(words: list[str], out: Output) -> int:
     session = Session(parse(words), out)
     try:
         module, _, function = _handler(session.arguments).partition(".")
-        # What importlib's import_module() does, without importing importlib.
-        found = __import__(f"fabricatio_checkpoint.cli.commands.{module}", fromlist=(function,))
-        return int(getattr(found, function)(session))
+        run = getattr(import_module(f"fabricatio_checkpoint.cli.commands.{module}"), function)
+        return int(run(session))
     finally:
         session.close()
 
