@@ -38,7 +38,7 @@ def daemon(place):
 # imports
 
 
-OF_THE_LIBRARY = {"__future__", "_json", "_socket", "binascii", "errno", "importlib", "itertools"}
+OF_THE_LIBRARY = {"__future__", "_json", "_socket", "binascii", "errno", "importlib", "itertools", "warnings"}
 """All that a hot command may load of the standard library beside what the interpreter has loaded by itself."""
 
 OURS = {
