@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ckpt_protocol.address import socket_path
+from fabricatio_checkpoint.cli import clock
 from support.cli_answers import B64, ID, OTHER, SAFETY, head, history, hits, record, restored, saved, shown, status
 from support.cli_daemon import CardboardDaemon, Refusal
 from support.cli_run import in_process
@@ -277,6 +278,7 @@ def test_show(daemon, ckpt):
     for line in (f"checkpoint {ID}", "    body \\x1b[1m", "  A new", "  A d/", "skipped: s (unreadable)"):
         assert line in done.out.splitlines()
     assert "meta       k=v" in done.out
+    assert " ago" not in done.out
     assert "changes since 2b3c4d5e6f:" in done.out
 
 
@@ -298,7 +300,7 @@ def test_status(daemon, tree, ckpt):
     lines = done.out.splitlines()
     assert done.code == 0
     assert lines[0] == f"worktree {tree}"
-    assert lines[1].startswith("head 1a2b3c4d5e #7 before (")
+    assert lines[1] == f"head 1a2b3c4d5e #7 before ({clock.local(record()['time'])})"
     assert lines[2:7] == ["A a", 'M "m\\n"', 'D "caf\\351"', "T t", "X x"]
     assert lines[7] == "excluded: big (large: 200 MiB)"
 

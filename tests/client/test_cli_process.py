@@ -264,6 +264,31 @@ def test_a_pipe_is_told_nothing_of_it(daemon, place, words):
     assert (outcome.code, "reading" in outcome.stderr) == (0, False)
 
 
+def test_errors_are_seen_on_a_terminal_and_broken_between_words(daemon, place):
+    told = on_a_terminal(place, "rollback", "HEAD", "../else/where", COLUMNS="40").out
+    assert told.startswith("\x1b[1;31mckpt:\x1b[m prefix not found:")
+    plain = on_a_terminal(place, "rollback", "HEAD", "../else/where", COLUMNS="40", NO_COLOR="1").out
+    assert plain == told.replace("\x1b[1;31m", "").replace("\x1b[m", "")
+    assert all(len(line) <= 40 or " " not in line.strip() for line in plain.splitlines())
+    assert all(line.startswith("      ") for line in plain.splitlines()[1:])
+    outcome = as_process("rollback", "HEAD", "../else/where", cwd=place, COLUMNS="40")
+    assert outcome.stderr.split() == plain.split()
+    assert outcome.stderr.count("\n") == 1
+
+
+def test_a_restore_and_a_summary_are_coloured(daemon, place):
+    pytest.importorskip("rich")
+    daemon.answers["checkpoint.restore"] = restored()
+    done = on_a_terminal(place, "reset", "--yes").out
+    assert "\x1b[32m  written a\x1b[0m" in done
+    assert "\x1b[31m  deleted b\x1b[0m" in done
+    diff_answers(daemon, b" a | 2 +-\n 1 file changed, 1 insertion(+), 1 deletion(-)\n")
+    assert " a | 2 \x1b[32m+\x1b[m\x1b[31m-\x1b[m\n" in on_a_terminal(place, "diff", "--stat").out
+    assert "\x1b" not in on_a_terminal(place, "diff", "--stat", NO_COLOR="1").out
+    diff_answers(daemon, b"A\ta +-\n")
+    assert "\x1b[32mA " in on_a_terminal(place, "diff", "--name-status").out
+
+
 def test_json_on_a_terminal_is_told_nothing_of_it(daemon, place):
     daemon.answers["checkpoint.save"] = Told(saved(), *[{"done": number} for number in range(5)])
     assert b"reading" not in on_a_terminal(place, "--json", "save").stdout
@@ -524,7 +549,9 @@ def test_without_rich_a_terminal_gets_plain_text(daemon, place, short_dir):
     daemon.answers["checkpoint.list"] = history(record())
     daemon.answers["worktree.status"] = status(changes=[{"path": "a", "change": "added"}])
     assert on_a_terminal(place, "ls", PYTHONPATH=path).out == as_process("ls", cwd=place).out
-    assert on_a_terminal(place, "status", PYTHONPATH=path).out == as_process("status", cwd=place).out
+    told = on_a_terminal(place, "status", PYTHONPATH=path).out
+    assert " ago)\nA a\n" in told
+    assert re.sub(r"\(.*\)", "", told) == re.sub(r"\(.*\)", "", as_process("status", cwd=place).out)
 
 
 # the daemon

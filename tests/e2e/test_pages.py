@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import screens
 from support import pages
 from support.demo_project import make_project
 from support.live import Place
@@ -75,6 +76,19 @@ def test_the_blocks_of_a_page_do_what_it_says(place, page):
         else:
             done = reader.run([sys.executable, "-c", block.text])
             assert done.returncode == 0, f"{block.place}: {done.stdout}"
+
+
+def test_the_screens_are_what_the_program_shows(tmp_path):
+    """As far as words go: how wide a column of a table is depends on how long ago things were."""
+    pytest.importorskip("rich")
+    with screens.stage(screens.COLUMNS) as stage:
+        for name in [name for name in screens.SCENES if name != "progress"]:
+            screens.SCENES[name](stage)
+            screens.write(tmp_path / name, stage.tear_off().decode(), screens.COLUMNS)
+            shown, real = pages.Likeness(), pages.Likeness()
+            kept = (pages.ROOT / "docs" / "screens" / f"{name}.txt").read_text()
+            made = (tmp_path / f"{name}.txt").read_text()
+            assert real.of(made).split() == shown.of(kept).split(), f"{name}: python3 tests/screens.py makes it anew"
 
 
 def test_a_page_that_is_wrong_is_found_out():

@@ -59,10 +59,10 @@ BEFORE = {"docs/troubleshooting.md": "ckpt save"}
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|(?:src|srcset|href)=\"([^\"]+)\"")
 _INLINE = re.compile(r"`(ckpt [^`]+)`")
-_ID = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{10})\b")
+_ID = re.compile(r"\b(?:[0-9a-f]{40}|[0-9a-f]{12}|[0-9a-f]{10})\b")
 _MADE_UP = (
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"), "TIME"),
-    (re.compile(r"\b(?:\d+ (?:second|minute|hour)s? ago|just now)"), "AGO"),
+    # An age on a terminal, and in a pipe the time.
+    (re.compile(r"\b(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d+ (?:second|minute|hour)s? ago|just now)"), "WHEN"),
     (re.compile(r"\bpid \d+"), "pid N"),
     (re.compile(r"\b\d+(?:\.\d)? (?:B|KiB|MiB)\b"), "SIZE"),
     (re.compile(r"\b\d+ objects?\b"), "N objects"),

@@ -105,17 +105,17 @@ def show(session: Session) -> int:
         return 0
     record = result["checkpoint"]
     with Paged(session.out):
-        for line in [*_facts(record), *_message(record)]:
+        for line in [*_facts(record, with_age=session.out.for_people), *_message(record)]:
             session.out.line(line)
         print_changes(session.out, list(_changes(result)))
     return 0
 
 
-def _facts(record: dict[str, Any]) -> Iterator[str]:
+def _facts(record: dict[str, Any], *, with_age: bool) -> Iterator[str]:
     yield f"checkpoint {record['id']}"
     facts = [number(record), record["kind"], *([] if record["complete"] else ["incomplete"])]
     yield f"number     {', '.join(facts)}" + (" (legacy)" if record.get("legacy") else "")
-    yield f"time       {local(record['time'])} ({age(record['time'])})"
+    yield f"time       {local(record['time'])}" + (f" ({age(record['time'])})" if with_age else "")
     if record["tags"]:
         yield f"tags       {visible(', '.join(record['tags']))}"
     for key, value in record["meta"].items():
