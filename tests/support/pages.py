@@ -42,9 +42,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("README.md", "python3 tests/run.py"): "it is what runs this test",
     ("README.md", 'pip install ".[cli]"'): "needs a package index",
     ("tests/README.md", "python3 tests/run.py"): "it is what runs this test",
-    ("tests/benchmarks/README.md", "python3 tests/benchmarks/main_job.py"): "measures for minutes",
-    ("tests/benchmarks/README.md", "python3 tests/benchmarks/goals.py"): "measures for minutes",
-    ("tests/benchmarks/README.md", "python3 tests/benchmarks/soak.py"): "measures for minutes",
+    ("tests/benchmarks/README.md", "python3 tests/benchmarks/"): "measures for minutes",
     ("protocol/README.md", "echo"): "needs a netcat that knows Unix sockets; tests/foreign/ uses whichever is there",
     (
         "systemd/README.md",
