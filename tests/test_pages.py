@@ -11,6 +11,7 @@ import pytest
 from ckpt_protocol.errors import BY_KIND
 from fabricatio_checkpoint.cli.arguments import parse
 from fabricatio_checkpoint.cli.failure import UsageError
+from fabricatio_checkpoint.config import OPTIONS
 from support import pages
 
 pytestmark = pytest.mark.core
@@ -26,7 +27,7 @@ def test_pages_are_found():
 @pytest.mark.parametrize("page", pages.PAGES)
 def test_each_block_says_what_it_is_and_can_be_read_as_that(page):
     for block in pages.blocks(page):
-        assert block.language in LANGUAGES, block.place
+        assert block.language in LANGUAGES, f"{block.place}: behind its fence stands one of {sorted(LANGUAGES)}"
         if block.language == "json":
             json.loads(block.text)
         elif block.language == "toml":
@@ -42,6 +43,18 @@ def test_each_block_says_what_it_is_and_can_be_read_as_that(page):
 def test_what_is_not_run_is_there():
     for page, start in pages.NOT_RUN:
         assert any(block.language == "sh" and block.text.startswith(start) for block in pages.blocks(page)), start
+
+
+@pytest.mark.parametrize("page", pages.PAGES)
+def test_scripts_and_extras_that_are_named_are_there(page):
+    for block in pages.blocks(page):
+        for script, words in re.findall(r"^python3 (\S+\.py)([^#\n]*)", block.text, re.MULTILINE):
+            source = (pages.ROOT / script).read_text()
+            for option in re.findall(r"--[\w-]+", words):
+                assert f'"{option}"' in source, f"{block.place}: {script} {option}"
+    extras = tomllib.loads((pages.ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra in re.findall(r"pip install \"[^\"\[]*\[(\w+)\]\"", (pages.ROOT / page).read_text()):
+        assert extra in extras, f"{page}: [{extra}]"
 
 
 @pytest.mark.parametrize("page", pages.PAGES)
@@ -127,9 +140,21 @@ def test_every_kind_of_error_has_its_row():
     assert again == {kind for kind, row in BY_KIND.items() if row.retryable}
 
 
-def test_every_option_has_its_row():
-    from fabricatio_checkpoint.config import OPTIONS
-
+def test_every_option_has_its_row_and_the_default_is_true():
     text = (pages.ROOT / "README.md").read_text().partition("\n## Options\n")[2].partition("\n## ")[0]
-    named = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)))
-    assert set(named) == set(OPTIONS)
+    shown: dict[str, str] = {}
+    for names, defaults in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", text, re.MULTILINE):
+        shown.update(zip(re.findall(r"`(\w+)`", names), defaults.split(", "), strict=True))
+    assert set(shown) == set(OPTIONS)
+    assert "`ckptd.sock`" in shown.pop("socket")
+    for name, default in shown.items():
+        assert read(default) == OPTIONS[name].default, name
+
+
+def read(default: str) -> object:
+    """A default of the table as the program has it."""
+    number, _, unit = default.partition(" ")
+    if unit:
+        return int(number) * {"MiB": 1024**2, "GiB": 1024**3}[unit]
+    text = default.strip("`")
+    return json.loads(text) if re.fullmatch(r"\d+|true|false|\[\]", text) else text
