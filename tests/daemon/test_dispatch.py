@@ -251,6 +251,11 @@ async def test_paths_are_checked_at_the_boundary(wire, method, change) -> None:
     assert wire.manager.asked == []
 
 
+async def test_names_that_a_list_follows_are_checked(wire) -> None:
+    assert (await wire.error("checkpoint.list", PLACE | {"follow": ["../y"]}))["data"]["kind"] == "bad_path"
+    assert "result" in await wire.call("checkpoint.list", PLACE | {"follow": ["a/y"]})
+
+
 async def test_the_file_of_a_cat_is_checked(wire) -> None:
     assert (await wire.error("checkpoint.cat", PLACE | {"id": "x", "path": "../y"}))["data"]["kind"] == "bad_path"
     assert "result" in await wire.call("checkpoint.cat", PLACE | {"id": "x", "path": "a/y"})
