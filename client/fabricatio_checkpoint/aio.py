@@ -207,6 +207,10 @@ class AsyncCheckPointStore:
     def undo(self) -> None:
         """Take back the newest reset or rollback."""
 
+    @_of_blocking(CheckPointStore.undo_session)
+    def undo_session(self) -> None:
+        """Take back all that a session changed."""
+
     @_of_blocking(CheckPointStore.redo)
     def redo(self) -> None:
         """Do again what the last undo took back."""

@@ -351,6 +351,27 @@ class CheckPointStore:
         conditions = {"session": session, **self._expected(expect_head, expect)}
         return self._step("checkpoint.undo", Watch(progress, deadline_s), dry_run, digest, skip_conflicts, conditions)
 
+    def undo_session(
+        self,
+        session: str,
+        *,
+        dry_run: bool = False,
+        digest: str | None = None,
+        skip_conflicts: bool = False,
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
+    ) -> RestoreResult:
+        """Take back all that a session changed, as far as the saves around its tool calls tell; redo() reverses it.
+
+        Those are saves with ``session`` in their metadata: what differs from one to the next checkpoint is the
+        session's. With ``event`` as ``ckpt hook`` records it, a tool call lasts from PreToolUse to the session's next
+        save, whoever saves meanwhile. Its restores count, too. A path that others have been at is in conflict
+        (``edited``, ``other_session``), and so is one where the saves cannot tell (``unclear``): then nothing is
+        changed, or with ``skip_conflicts`` the rest.
+        """
+        conditions = {"session": session, "whole_session": True}
+        return self._step("checkpoint.undo", Watch(progress, deadline_s), dry_run, digest, skip_conflicts, conditions)
+
     def redo(
         self,
         *,

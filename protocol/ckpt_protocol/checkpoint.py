@@ -390,7 +390,10 @@ class DropResult(Result, frozen=True, kw_only=True):
 class StepParams(Request, frozen=True, kw_only=True):
     """``checkpoint.undo`` and ``checkpoint.redo``: reverse the newest restore, or the newest undo.
 
-    ``session``: of what this session did; then paths that somebody has changed since are conflicts (``edited``).
+    ``session``: of the restores of this session; then paths that somebody has changed since are conflicts
+    (``edited``). An undo with ``whole_session`` takes back all that the session changed, by its restores and by what it
+    did between the saves around its tool calls; a path that others have been at is a conflict: ``edited``,
+    ``other_session``, or ``unclear`` where the saves cannot tell. It is reversed by a redo.
     """
 
     checkpoint_dir: WirePath
@@ -402,6 +405,7 @@ class StepParams(Request, frozen=True, kw_only=True):
     expect_head: str | None = None
     expect: list[Expected] = []
     session: str | None = None
+    whole_session: bool = False
 
 
 class RestoreResult(Result, frozen=True, kw_only=True):

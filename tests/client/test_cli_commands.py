@@ -364,10 +364,29 @@ def test_conditions_and_sessions(daemon, ckpt):
         ckpt(verb, "--session", "s", *both)
         (asked,) = daemon.calls(f"checkpoint.{verb}")
         assert (asked["session"], asked["expect_head"], asked["digest"]) == ("s", "#4", "d")
+        assert asked.get("whole_session") == (True if verb == "undo" else None)
     ckpt("resume", "--undo", "--expect-digest", "d")
     assert daemon.calls("worktree.resume")[0]["digest"] == "d"
     ckpt("save", "--expect-head", "#4")
     assert daemon.calls("checkpoint.save")[0]["expect_head"] == "#4"
+
+
+def test_undo_of_a_session_says_what_was_left_alone(daemon, ckpt):
+    left = [{"path": "b", "reason": "other_session", "detail": "session T changed it between #4 and #5"}]
+    daemon.answers["checkpoint.undo"] = restored(kept=[], conflicts=left)
+    done = ckpt("undo", "--session", "s", "--skip-conflicts")
+    assert done.code == 3
+    assert done.out.splitlines() == [
+        "taken back: 1 written, 1 deleted, 0 kept",
+        "  written a",
+        "  deleted b",
+        "  conflict b (other_session: session T changed it between #4 and #5)",
+        f"what was there before is in the safety checkpoint {SAFETY[:10]}",
+        "take it back with: ckpt redo",
+    ]
+    assert done.stderr == "ckpt: 1 path in conflict left alone\n"
+    ckpt("undo")
+    assert "whole_session" not in daemon.calls("checkpoint.undo")[-1]
 
 
 def test_resume(daemon, ckpt):

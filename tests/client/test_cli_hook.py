@@ -195,3 +195,6 @@ def test_events_of_every_kind_are_read():
     assert event.is_worth_a_save()
     assert event.message() == "before a new task"
     assert read_event({"hook_event_name": "PreToolUse"}).is_worth_a_save()
+    after = read_event({"hook_event_name": "PostToolUse", "tool_name": "Write"})
+    assert (after.is_worth_a_save(), after.message()) == (True, "after Write")
+    assert not read_event({"hook_event_name": "PostToolUse", "tool_name": "Read"}).is_worth_a_save()

@@ -291,6 +291,10 @@ def test_conditions(daemon, store):
         asked = _last(daemon, f"checkpoint.{method}")
         assert (asked["expect_head"], asked["expect"]) == ("HEAD", sent)
     assert _last(daemon, "checkpoint.redo")["session"] == "s"
+    assert "whole_session" not in _last(daemon, "checkpoint.undo")
+    assert store.undo_session("s", skip_conflicts=True).conflicts[0].reason == "special"
+    asked = _last(daemon, "checkpoint.undo")
+    assert (asked["session"], asked["whole_session"], asked["skip_conflicts"]) == ("s", True, True)
     store.reset(ID)
     assert {"expect", "expect_head"} & _last(daemon, "checkpoint.restore").keys() == set()
 

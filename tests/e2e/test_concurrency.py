@@ -12,7 +12,7 @@ import pytest
 
 from fabricatio_checkpoint import StateError, blob_id
 from support import holding_ckptd, saves
-from support.cli_run import ROOT
+from support.cli_run import ROOT, command
 from support.live import Place
 from support.poll import until
 
@@ -246,6 +246,41 @@ def test_two_agents_do_not_undo_each_others_work(place: Place):
     assert place.json("undo", "--session", "bob", code=20)["error"]["paths"] == ["b"]
     assert place.json("undo", "--session", "bob", "--skip-conflicts", code=3)["written"] == []
     assert (place.ws / "b").read_text() == "somebody\n"
+
+
+def tool(place: Place, event: str, session: str) -> None:
+    """What an agent tells its hooks before and after it writes."""
+    told = {"hook_event_name": event, "session_id": session, "cwd": str(place.ws), "tool_name": "Write"}
+    data = json.dumps(told).encode()
+    done = subprocess.run(
+        command("hook", "--budget", "60"), input=data, env=place.environ, capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_what_an_agent_did_is_taken_back_and_nothing_else(place: Place):
+    for name in ("a", "b", "c"):
+        (place.ws / name).write_text("0\n")
+    place.save()
+    for session, names in (("ada", "ab"), ("bob", "b")):
+        tool(place, "PreToolUse", session)
+        for name in names:
+            (place.ws / name).write_text(f"{session}\n")
+        tool(place, "PostToolUse", session)
+    (place.ws / "c").write_text("by hand\n")
+    told = place.json("undo", "--session", "ada", code=20)["error"]
+    assert (told["kind"], told["paths"]) == ("conflicts", ["b"])
+    assert "b: session bob changed it between #4 and #5" in told["message"]
+    plan = place.json("undo", "--session", "ada", "--dry-run", "--skip-conflicts", code=3)
+    done = place.json("undo", "--session", "ada", "--skip-conflicts", "--expect-digest", plan["digest"], code=3)
+    assert (done["written"], [one["reason"] for one in done["conflicts"]]) == (["a"], ["other_session"])
+    assert [(place.ws / name).read_text() for name in ("a", "b", "c")] == ["0\n", "bob\n", "by hand\n"]
+    place.done("redo")
+    assert (place.ws / "a").read_text() == "ada\n"
+    assert place.json("undo", "--session", "bob")["written"] == ["b"]
+    assert (place.ws / "b").read_text() == "ada\n"
+    place.done("undo", "--session", "ada")
+    assert [(place.ws / name).read_text() for name in ("a", "b", "c")] == ["0\n", "0\n", "by hand\n"]
 
 
 # Ctrl-C

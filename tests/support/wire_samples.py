@@ -147,7 +147,7 @@ STEP = Sample(
     RESTORED,
     NOTHING_RESTORED,
     later_result=RESTORED_LATER,
-    later_params=checkpoint.StepParams(**STEP_PARAMS, **EXPECTED, session="s1"),
+    later_params=checkpoint.StepParams(**STEP_PARAMS, **EXPECTED, session="s1", whole_session=True),
 )
 SAVE_PARAMS = {
     **TOKENED,

@@ -97,7 +97,8 @@ _EXPECT = (
     Option("expect-digest", "do nothing unless the plan is the one with this digest", metavar="D"),
     Option("expect-head", "do nothing if somebody has made a checkpoint since this one", metavar="ID"),
 )
-_SESSION = Option("session", "of what this session did, and leave what others changed since", metavar="S")
+_SESSION = Option("session", "all that this session changed, and nothing that others have been at", metavar="S")
+_REDO_SESSION = Option("session", "the newest of this session, and leave what others changed since", metavar="S")
 _YES = Option("yes", "do not ask", letter="y")
 _ID = Word("ID", 1, 1)
 _PATHS = Word("PATH", 1, None)
@@ -180,13 +181,13 @@ _ROWS = (
         more=("ckpt reset", 'ckpt reset "@{yesterday 18:00}" --yes'),
     ),
     Command(
-        "undo", "restore.undo", "take the last reset or rollback back", "ckpt undo",
+        "undo", "restore.undo", "take back the last reset or rollback, or all that a session changed", "ckpt undo",
         options=(_DRY_RUN, _SKIP, _SESSION, *_EXPECT),
         more=("ckpt undo --dry-run", "ckpt undo --session 7c1f"),
     ),
     Command(
         "redo", "restore.redo", "do again what undo took back", "ckpt redo",
-        options=(_DRY_RUN, _SKIP, _SESSION, *_EXPECT),
+        options=(_DRY_RUN, _SKIP, _REDO_SESSION, *_EXPECT),
     ),
     Command(
         "resume", "restore.resume", "finish or undo a restore that was interrupted", "ckpt resume --finish",

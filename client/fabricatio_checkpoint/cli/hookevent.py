@@ -14,8 +14,13 @@ __all__ = ["EVENTS", "HookEvent", "read_event", "settings_with_hook"]
 
 AGENT = "claude-code"
 
-EVENTS = ("PreToolUse", "UserPromptSubmit", "Stop")
-"""When the installed hook is called: before a tool runs, before a new task, and when the agent has finished."""
+EVENTS = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop")
+"""When the installed hook is called: before a tool runs and after it, before a new task, when the agent has finished.
+
+The save after it tells where what the tool did ends: others may be at work in the same directory.
+"""
+
+_OF_TOOLS = frozenset({"PreToolUse", "PostToolUse"})
 
 _HARMLESS = frozenset(
     {
@@ -40,12 +45,12 @@ class HookEvent:
 
     def is_worth_a_save(self) -> bool:
         """Whether something may be changed next, or has just been."""
-        return self.name != "PreToolUse" or self.tool not in _HARMLESS
+        return self.name not in _OF_TOOLS or self.tool not in _HARMLESS
 
     def message(self) -> str:
         """Give the message of the checkpoint."""
-        if self.name == "PreToolUse":
-            return f"before {self.tool or 'a tool'}"
+        if self.name in _OF_TOOLS:
+            return f"{'before' if self.name == 'PreToolUse' else 'after'} {self.tool or 'a tool'}"
         return {"UserPromptSubmit": "before a new task", "Stop": "the agent has finished"}.get(self.name, self.name)
 
     def meta(self) -> dict[str, str]:
@@ -86,7 +91,7 @@ def settings_with_hook(settings: Mapping[str, object], command: str = _COMMAND) 
             raise ValueError(f'"hooks.{event}" is not a list')
         if not any(_calls(group, command) for group in groups):
             entry = {"hooks": [{"type": "command", "command": command, "timeout": 10}]}
-            merged[event] = [*groups, {"matcher": "*", **entry} if event == "PreToolUse" else entry]
+            merged[event] = [*groups, {"matcher": "*", **entry} if event in _OF_TOOLS else entry]
     return {**settings, "hooks": merged}
 
 

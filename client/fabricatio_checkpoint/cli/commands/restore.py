@@ -41,7 +41,11 @@ def reset(session: Session) -> int:
 
 
 def undo(session: Session) -> int:
-    """Take the last restore back."""
+    """Take the last restore back, or all that a session changed."""
+    if session.arguments.value("session") is not None:
+        result = _ask(session, "checkpoint.undo", {**_flags(session), "whole_session": True})
+        # Its paths come from several checkpoints.
+        return _finish(session, "taken back", "ckpt redo", result, names_target=False)
     return _finish(session, "undone: back to", "ckpt redo", _ask(session, "checkpoint.undo", _flags(session)))
 
 
@@ -85,12 +89,13 @@ def _agreed_digest(session: Session, params: dict[str, Any]) -> str:
     return str(plan["digest"])
 
 
-def _finish(session: Session, done: str, way_back: str, result: dict[str, Any]) -> int:
+def _finish(session: Session, done: str, way_back: str, result: dict[str, Any], *, names_target: bool = True) -> int:
     """Tell what was done, or would be; 3 where conflicts were left out."""
     if session.out.json:
         session.out.document(result)
     else:
-        print_changes(session.out, list(outcome.lines(result, done, way_back)))
+        shown = result if names_target else {**result, "target": None}
+        print_changes(session.out, list(outcome.lines(shown, done, way_back)))
         for note in outcome.notes(result):
             session.out.note(note)
     return EXIT_LEFT_OUT if result["conflicts"] else 0

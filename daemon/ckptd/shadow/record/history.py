@@ -23,6 +23,8 @@ A restore that was cut off can be gone on with, as long as no other restore came
 
 Undo and redo can be asked for one session alone: then the newest of its operations counts, and a path that was changed
 since is in conflict, where it would be overwritten and named otherwise.
+
+An undo of all that a session changed reverses no operation of the log: it is one of its own, which redo reverses.
 """
 
 from collections.abc import Iterable

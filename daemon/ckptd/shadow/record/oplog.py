@@ -22,7 +22,7 @@ from ckptd.shadow.objects.durable import TEMP_PREFIX
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.syncing import Unsynced, fsync_dir, sync_together
 
-__all__ = ["NO_MARK", "Dropped", "Intent", "Mark", "OperationLog", "Outcome", "Pass", "Verb"]
+__all__ = ["NO_MARK", "Dropped", "Intent", "Mark", "OperationLog", "Outcome", "Part", "Pass", "Verb"]
 
 _logger = logging.getLogger(__name__)
 
@@ -33,6 +33,13 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     """A restore that was cut off and gone on with: what stood there by then, and which paths were still to change."""
 
     safety: str
+    paths: list[WirePath]
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """Paths of a restore that come from another checkpoint than its target."""
+
+    checkpoint: str
     paths: list[WirePath]
 
 
@@ -49,7 +56,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
     ``target`` is the checkpoint whose content a restore writes, ``safety`` the one that holds what it overwrites,
     ``undoes`` the number of the operation that an undo or redo reverses. Of a save: ``tag`` is to point to it, and
     ``files`` counts what is in it. ``resumed``: how a restore went on after it had been cut off, oldest first;
-    ``paths`` and ``safety`` stay those of its first pass. Of a drop: the checkpoints that go, the tags and the notes of
+    ``paths`` and ``safety`` stay those of its first pass; ``parts`` are those of the paths that do not come from
+    ``target``. Of a drop: the checkpoints that go, the tags and the notes of
     copies that go with them, the operations that nobody can go on with afterwards, and the ``answer`` to give.
     """
 
@@ -70,6 +78,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
     tag: str | None = None
     files: int = 0
     resumed: list[Pass] = []
+    parts: list[Part] = []
     dropped: list[Dropped] = []
     untagged: list[str] = []
     uncopied: list[str] = []

@@ -6,7 +6,7 @@ paths, so that a restore that is cut off can be finished or undone.
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, NoReturn
 
@@ -51,7 +51,7 @@ class _NotHeldError(DomainError):
         super().__init__("store_damaged", f"the safety checkpoint cannot be read back, so nothing was changed: {why}")
 
 
-def _in_conflict(conflicts: list[Exclusion]) -> DomainError:
+def _in_conflict(conflicts: list[Exclusion], blocked: Collection[Exclusion]) -> DomainError:
     shown = ", ".join(f"{to_text(item.path)} ({item.reason})" for item in conflicts[:3])
     paths = [item.path for item in conflicts]
     damage = [item.reason for item in conflicts if item.reason in DAMAGE]
@@ -63,6 +63,14 @@ def _in_conflict(conflicts: list[Exclusion]) -> DomainError:
             paths=paths,
         )
     count = "1 path" if len(paths) == 1 else f"{len(paths)} paths"
+    if blocked:
+        shown = "; ".join(f"{to_text(item.path)}: {item.detail or item.reason}" for item in conflicts[:3])
+        return DomainError(
+            "conflicts",
+            f"{count} not taken back, for others have been there: {shown}; nothing was changed",
+            hint="--dry-run --skip-conflicts tells of each; --skip-conflicts takes back the rest",
+            paths=paths,
+        )
     return DomainError(
         "conflicts",
         f"{count} cannot be restored without loss: {shown}; nothing was changed",
@@ -117,12 +125,13 @@ class Carrier:
                 hint="look at the new plan (--dry-run), then try again",
             )
         if plan.conflicts and not request.skip_conflicts:
-            raise _in_conflict(plan.conflicts)
+            raise _in_conflict(plan.conflicts, request.blocked)
 
     def _do_nothing(self, prepared: Prepared, asker: Asker) -> RestoreResult:
         """Record a restore that has no file to change: it makes no safety checkpoint, but a reset moves head."""
         request, begun, earlier = prepared.request, prepared.request.begun, self._earlier(prepared)
-        if request.undoes is not None and begun is None and prepared.plan.conflicts:
+        is_step = request.undoes is not None or request.settle is not None
+        if is_step and begun is None and (prepared.plan.conflicts or request.undoes is None):
             # All of it was left out: it is still there to be undone.
             nothing = Written([], [], [], [], False)
             return msgspec.structs.replace(answer_done(prepared, None, nothing), head=prepared.head_before)

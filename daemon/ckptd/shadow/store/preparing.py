@@ -1,7 +1,7 @@
 """Looking at a restore before it is done: what the worktree holds now, and the plan."""
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ckpt_protocol.checkpoint import StepParams
@@ -67,7 +67,9 @@ class RestoreRequest(NamedTuple):
     these paths had after the operation that is undone, where that can be known. ``others`` are those of the exact
     paths that come from elsewhere than the target. ``begun`` is the intent of the same restore, if it was cut off.
     ``own_only``: a path that is no longer as the operation that is undone left it is in conflict. ``recreate``: a
-    worktree that is missing is one that is empty.
+    worktree that is missing is one that is empty. ``parts`` are the ``others`` by the checkpoint that they come from.
+    ``settle`` gives the request its paths once the worktree has been scanned, and those that are ``blocked``: in
+    conflict from the beginning.
     """
 
     verb: Verb
@@ -88,6 +90,9 @@ class RestoreRequest(NamedTuple):
     conditions: Conditions = NO_CONDITIONS
     own_only: bool = False
     recreate: bool = False
+    parts: tuple[tuple[str, frozenset[bytes]], ...] = ()
+    settle: Callable[["RestoreRequest", ScanResult, Disk], "RestoreRequest"] | None = None
+    blocked: tuple[Exclusion, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -143,12 +148,16 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
     require_place(repo, place)
     root_fd = open_root(repo)
     try:
-        plan = _plan(repo, request, scan, Disk(root_fd, sink, repo.guard, mounts_below(repo.worktree)))
+        disk = Disk(root_fd, sink, repo.guard, mounts_below(repo.worktree))
+        if request.settle is not None:
+            request = request.settle(request, scan, disk)
+        plan = _plan(repo, request, scan, disk)
     finally:
         os.close(root_fd)
     if request.paths is not None:
         plan = plan._replace(kept=[path for path in plan.kept if _is_at_or_below(path, request.paths)])
     plan = _without(plan, unwritable(plan.steps, repo.objects, asker))
+    plan = plan._replace(conflicts=sorted([*plan.conflicts, *request.blocked]))
     edited = sorted({*_edited(request, plan), *edited_meanwhile(repo, request, plan.steps)})
     if request.own_only and edited:
         told = [Exclusion(path, "edited", "it was changed since") for path in edited]

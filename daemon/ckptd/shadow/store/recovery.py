@@ -177,7 +177,8 @@ def clear_up(intent: Intent, worktree: bytes, lookup: Lookup) -> list[bytes]:
 def _held(intent: Intent, lookup: Lookup) -> set[bytes]:
     """Give the ids of everything that a restore was about to overwrite, delete or write: checkpoints hold it."""
     held = _held_by(intent.safety or "", intent, lookup)
-    for one in (intent.target or "", *(later.safety for later in intent.resumed)):
+    parts = (part.checkpoint for part in intent.parts)
+    for one in (intent.target or "", *parts, *(later.safety for later in intent.resumed)):
         with contextlib.suppress(DomainError):
             held |= _held_by(one, intent, lookup)
     return held

@@ -33,7 +33,7 @@ def needs(repo: Repository) -> dict[str, Need]:
             found[one] = Need(f"without it the {done.verb} of {done.time} could not be {word}", number)
     begun = interrupted(log)
     if begun is not None:
-        for one in filter(None, (begun.target, *_safeties(begun))):
+        for one in filter(None, (begun.target, *(part.checkpoint for part in begun.parts), *_safeties(begun))):
             found[one] = Need(f"without it the interrupted {begun.verb} could not be ended", begun.n)
     return found
 

@@ -24,6 +24,7 @@ from ckptd.shadow.store.recovery import RESTORES, incomplete, interrupted, unfin
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.resuming import finishing, nothing_to_resume, taking_back
 from ckptd.shadow.store.reversing import accepted_digest, head_reversed, reversal
+from ckptd.shadow.store.sessionundo import SessionUndo
 from ckptd.shadow.trees.compare import compare, visible
 
 __all__ = ["Restorer"]
@@ -77,12 +78,17 @@ class Restorer:
     def undo(self, params: StepParams, asker: Asker) -> RestoreResult:
         """Reverse the newest restore that is not undone, over exactly its paths.
 
-        Or finish an undo that was cut off, or that could not change all of its paths.
+        Or finish an undo that was cut off, or that could not change all of its paths. With ``whole_session`` it takes
+        back all that the session changed, as far as the saves around its tool calls tell.
         """
+        if params.whole_session:
+            return self._undo_session(params, asker)
         return self._step("undo", params, asker)
 
     def redo(self, params: StepParams, asker: Asker) -> RestoreResult:
         """Reverse the newest undo; or finish a redo that was cut off or could not change all of its paths."""
+        if params.whole_session:
+            raise DomainError("bad_option", "whole_session is for an undo; a redo reverses that as any other undo")
         return self._step("redo", params, asker)
 
     def resume(self, params: ResumeParams, asker: Asker) -> RestoreResult:
@@ -109,8 +115,40 @@ class Restorer:
         goes_on = begun is not None and begun.verb == verb and params.session in (None, begun.session)
         if begun is not None and goes_on and begun.undoes in log.intents:
             return self._reverse(verb, begun.undoes, params, asker, begun)
+        if begun is not None and goes_on and begun.undoes is None:
+            # Of a whole session; nothing older is reversed before that.
+            return self._carrier.run(finishing(self._repo, begun, Terms.of(params)), asker)
         number = self._retried(params.token, verb)
         return self._reverse(verb, self._next(verb, params, asker) if number is None else number, params, asker)
+
+    def _undo_session(self, params: StepParams, asker: Asker) -> RestoreResult:
+        repo, session = self._repo, params.session
+        if session is None:
+            raise DomainError("bad_option", "whole_session needs the session whose changes are to be taken back")
+        answered = self._answered(params.token)
+        if answered is not None:
+            return answered
+        asker = asker.acting_for(session)
+        begun, terms = unfinished(repo.log) or incomplete(repo.log), Terms.of(params)._replace(own_only=False)
+        if begun is not None and (begun.verb, begun.undoes, begun.session) == ("undo", None, session):
+            return self._carrier.run(finishing(repo, begun, terms), asker)
+        if repo.head is None:
+            raise DomainError("nothing_to_undo", "there is no checkpoint yet, so nothing is known to be a session's")
+        request = RestoreRequest(
+            verb="undo",
+            # Until it is settled which paths come from where.
+            target=repo.lookup.open(repo.head),
+            token=terms.token,
+            dry_run=terms.dry_run,
+            digest=terms.digest,
+            skip_conflicts=terms.skip_conflicts,
+            head_after=repo.head,
+            paths=(),
+            exact=True,
+            conditions=terms.conditions,
+            settle=SessionUndo(repo, session, asker).settle,
+        )
+        return self._carrier.run(request, asker)
 
     def _next(self, verb: Verb, params: StepParams, asker: Asker) -> int:
         history, intents = self._repo.history, self._repo.log.intents

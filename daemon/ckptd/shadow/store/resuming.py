@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Final, Literal, cast
 
-from ckpt_protocol.structs import to_wire
+from ckpt_protocol.structs import from_wire, to_wire
 from ckpt_protocol.worktree import Interruption
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.pack import HashOnly
@@ -50,6 +50,7 @@ def finishing(repo: Repository, begun: Intent, terms: Terms) -> RestoreRequest:
     """Give the request that goes on with what was cut off; raises DomainError where a checkpoint of it is gone."""
     if begun.undoes is not None and begun.undoes in repo.log.intents:
         return reversal(repo, begun.verb, repo.log.intents[begun.undoes], terms, begun)
+    parts = tuple((one.checkpoint, frozenset(map(from_wire, one.paths))) for one in begun.parts)
     return RestoreRequest(
         verb=begun.verb,
         target=repo.lookup.open(begun.target or ""),
@@ -59,6 +60,8 @@ def finishing(repo: Repository, begun: Intent, terms: Terms) -> RestoreRequest:
         skip_conflicts=terms.skip_conflicts,
         head_after=begun.after if begun.verb == "reset" else repo.head,
         paths=tuple(sorted(planned(begun))),
+        others=tuple((repo.lookup.open(one).root, paths) for one, paths in parts),
+        parts=parts,
         exact=True,
         begun=begun,
     )
