@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from fabricatio_checkpoint.mcp.instructions import INSTRUCTIONS
 from fabricatio_checkpoint.mcp.pace import Pace
 from fabricatio_checkpoint.mcp.schema import input_schema, output_schema
 from fabricatio_checkpoint.mcp.tools import TOOLS, run_tool
+from support.cli_run import ROOT
 
 every_tool = pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
 
@@ -72,6 +74,11 @@ def test_a_model_can_remove_no_history_and_insist_on_nothing():
     for tool in TOOLS.values():
         names = {each.name for each in msgspec.structs.fields(tool.arguments)}
         assert not names & {"force", "recreate", "checkpoint_dir", "worktree"}
+
+
+def test_the_page_tells_of_every_tool():
+    named = re.findall(r"`(checkpoint_\w+)`", (ROOT / "docs" / "mcp.md").read_text())
+    assert set(named) == set(TOOLS)
 
 
 def test_arguments_are_the_protocol_s_own_in_type_limit_and_default():
