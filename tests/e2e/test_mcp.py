@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from ckpt_protocol.framing import MAX_REQUEST_BYTES
 from fabricatio_checkpoint.errors import CheckpointError
 from fabricatio_checkpoint.mcp.answer import fault
 from fabricatio_checkpoint.mcp.desk import Desk
@@ -336,6 +337,13 @@ def test_a_client_that_is_killed_is_no_error(place):
     assert child.wait(60) == 0
     child.stdin.close()
     assert child.stderr.read() == b""
+
+
+def test_a_message_that_does_not_end_ends_it(place):
+    child = begun(place, "mcp")
+    out, err = child.communicate(b"x" * (MAX_REQUEST_BYTES + 100_000), timeout=60)
+    assert (child.returncode, out) == (60, b"")
+    assert err == b"ckpt: the client sent a message of more than %d bytes\n" % MAX_REQUEST_BYTES
 
 
 def test_without_the_sdk_one_line_says_what_to_install(place):

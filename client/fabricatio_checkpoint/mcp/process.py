@@ -8,7 +8,7 @@ import anyio
 from anyio.abc import TaskStatus
 from mcp.server.stdio import stdio_server
 
-from ckpt_protocol.framing import FrameTooLargeError
+from ckpt_protocol.framing import MAX_REQUEST_BYTES, FrameTooLargeError
 from fabricatio_checkpoint.errors import error_of
 from fabricatio_checkpoint.mcp.desk import Desk
 from fabricatio_checkpoint.mcp.server import make_server
@@ -24,16 +24,18 @@ _STDIN = 0
 
 def serve(desk: Desk) -> None:
     """Serve until the client hangs up. Raises KeyboardInterrupt for Ctrl-C, TransportError for an endless message."""
-    interrupted = False
+    interrupted = endless = False
     try:
         interrupted = anyio.run(_serve, desk)
     except* BrokenPipeError:
         # The client has gone without a word; there is nobody left to tell.
         pass
-    except* FrameTooLargeError as group:
-        raise error_of("frame_too_large", f"the client sent a {group.exceptions[0]}") from group
+    except* FrameTooLargeError:
+        endless = True
     finally:
         desk.close()
+    if endless:
+        raise error_of("frame_too_large", f"the client sent a message of more than {MAX_REQUEST_BYTES} bytes")
     if interrupted:
         raise KeyboardInterrupt
 
