@@ -156,7 +156,7 @@ def test_the_protocol_imports_msgspec_and_the_standard_library_alone():
         ("jsonrpcserver", "ckptd.dispatch"),
         ("watchfiles", "ckptd.watch"),
         ("pygit2", "ckptd.shadow"),
-        ("rich", "fabricatio_checkpoint.cli"),
+        ("textual", "fabricatio_checkpoint.ui"),
         ("dotenv", "fabricatio_checkpoint.dotenvfile"),
         ("fabricatio_core", "fabricatio_checkpoint"),
         ("mcp", "fabricatio_checkpoint.mcp"),
@@ -165,6 +165,18 @@ def test_the_protocol_imports_msgspec_and_the_standard_library_alone():
 )
 def test_a_library_is_imported_in_one_place(library, home):
     assert offenders(imports_of(library), home) == []
+
+
+def test_only_what_shows_something_to_a_person_renders():
+    assert offenders(imports_of("rich"), "fabricatio_checkpoint.cli", "fabricatio_checkpoint.ui") == []
+
+
+def test_only_its_command_imports_the_timeline():
+    for module in MODULES:
+        if module.is_in("fabricatio_checkpoint.ui", "fabricatio_checkpoint.cli.commands.ui"):
+            continue
+        names = [node.module or "" for node in ast.walk(module.tree) if isinstance(node, ast.ImportFrom)]
+        assert not any(name.startswith("fabricatio_checkpoint.ui") for name in names), module.name
 
 
 def test_nobody_imports_the_entry_points():
@@ -260,7 +272,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-HEAVY = {"anyio", "asyncio", "jsonrpcserver", "mcp", "mcp_types", "pygit2", "rich", "watchfiles"}
+HEAVY = {"anyio", "asyncio", "jsonrpcserver", "mcp", "mcp_types", "pygit2", "rich", "textual", "watchfiles"}
 
 
 def test_importing_the_client_is_light():
@@ -270,6 +282,11 @@ def test_importing_the_client_is_light():
 def test_the_command_line_starts_without_msgspec():
     loaded = loaded_by("import fabricatio_checkpoint.cli.__main__")
     assert loaded & (HEAVY | {"msgspec", "tomllib"}) == set()
+
+
+def test_the_timeline_is_loaded_once_somebody_looks_at_it():
+    loaded = loaded_by("import fabricatio_checkpoint.cli.commands.ui, fabricatio_checkpoint.ui.keys")
+    assert loaded & (HEAVY | {"msgspec"}) == set()
 
 
 @pytest.mark.parametrize("name", ["version", "wirepath", "framing", "errors", "address", "endpoint", "proof", "remote"])

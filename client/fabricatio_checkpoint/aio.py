@@ -179,6 +179,10 @@ class AsyncCheckPointStore:
     def diff_bytes(self) -> None:
         """Give the patch of diff() as bytes."""
 
+    @_of_blocking(CheckPointStore.diff_detailed)
+    def diff_detailed(self) -> None:
+        """Give the patch of diff() with what it has no words for."""
+
     @_of_blocking(CheckPointStore.get_file_diff)
     def get_file_diff(self) -> None:
         """Give the patch of one file from a checkpoint to its current state."""
@@ -302,6 +306,10 @@ class AsyncCheckpointService:
         call = functools.partial(self.blocking.get_store, worktree_dir, force=force)
         return AsyncCheckPointStore(await in_thread(call))
 
+    async def find_store(self, worktree_dir: AnyPath) -> AsyncCheckPointStore:
+        """Give the store of a directory that has one; see CheckpointService.find_store."""
+        return AsyncCheckPointStore(await in_thread(functools.partial(self.blocking.find_store, worktree_dir)))
+
     @_of_blocking(CheckpointService.workspaces)
     def workspaces(self) -> None:
         """List the worktrees that have a store."""
@@ -327,13 +335,13 @@ class AsyncCheckpointService:
         """Let a directory go on with the history of a worktree that was moved there."""
 
     async def events(
-        self, worktree_dir: AnyPath | None = None, *, kinds: Iterable[str] = ()
+        self, worktree_dir: AnyPath | None = None, *, kinds: Iterable[str] = (), start: bool = True
     ) -> AsyncGenerator[Event, None]:
         """Give what happens from the first step on; see CheckpointService.events.
 
         Close it (``contextlib.aclosing``) where it is left before its end.
         """
-        stream = await in_thread(functools.partial(self.blocking.events, worktree_dir, kinds=kinds))
+        stream = await in_thread(functools.partial(self.blocking.events, worktree_dir, kinds=kinds, start=start))
         try:
             while (event := await in_thread(stream.wait)) is not None:
                 yield event

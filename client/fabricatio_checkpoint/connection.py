@@ -166,10 +166,10 @@ class Connection:
         finally:
             pool.drop(link)
 
-    def listen(self, params: dict[str, Any]) -> Listening:
-        """Subscribe to events, on a socket of its own; starts the daemon where it does not run."""
+    def listen(self, params: dict[str, Any], *, start: bool = True) -> Listening:
+        """Subscribe to events, on a socket of its own; with ``start``, start the daemon where it does not run."""
         pool = self._own_pool()
-        link = self._connect(pool, start=True)
+        link = self._connect(pool, start=start)
         early: list[dict[str, Any]] = []
         try:
             _result(_ask(link, "events.subscribe", params, early.append), "events.subscribe")

@@ -16,6 +16,7 @@ __all__ = [
     "CheckpointRecord",
     "Interruption",
     "LeftOut",
+    "Patch",
     "PruneResult",
     "PrunedStore",
     "Renamed",
@@ -268,6 +269,18 @@ class ShowResult:
             skipped=_left_out(wire, "skipped"),
             excluded=_left_out(wire, "excluded"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch, or its beginning: ``total_bytes`` is what the whole one has.
+
+    ``notes`` name what differs and has no word in a patch, and the files that are too large for one.
+    """
+
+    data: bytes
+    total_bytes: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,17 @@ class CheckpointService:
             self._connection.call("worktree.open", params)
         return self._remember(real, seen, os.path.abspath(os.fsencode(worktree_dir)))
 
+    def find_store(self, worktree_dir: AnyPath) -> CheckPointStore:
+        """Give the store of a directory that has one, also where the directory is gone; make none.
+
+        Raises StateError ``not_tracked``.
+        """
+        real = wire.real_directory(worktree_dir)
+        store = CheckPointStore(real, self._root, self._connection, os.path.abspath(os.fsencode(worktree_dir)))
+        # The cheapest question that only a store can answer.
+        store.checkpoints(limit=1)
+        return store
+
     def workspaces(self) -> list[Path]:
         """List the worktrees that have a store, also those that are gone."""
         return [Path(workspace.path) for workspace in self.workspace_records()]
@@ -122,16 +133,19 @@ class CheckpointService:
             self._opened.clear()
         return result
 
-    def events(self, worktree_dir: AnyPath | None = None, *, kinds: Iterable[str] = ()) -> EventStream:
+    def events(
+        self, worktree_dir: AnyPath | None = None, *, kinds: Iterable[str] = (), start: bool = True
+    ) -> EventStream:
         """Listen to what happens in this checkpoint directory, or to one worktree of it, from now on.
 
         ``kinds`` names the kinds of events that are of interest (default: all). The result is an iterator that waits
-        for each event, and a context manager.
+        for each event, and a context manager. Without ``start`` no daemon is started: TransportError ``not_running``
+        where there is none.
         """
         params: dict[str, Any] = {"checkpoint_dir": wire.directory(self._root), "kinds": list(kinds)}
         if worktree_dir is not None:
             params["worktree"] = wire.worktree(wire.real_directory(worktree_dir))
-        return EventStream(lambda: self._connection.listen(params))
+        return EventStream(lambda: self._connection.listen(params, start=start))
 
     def close(self) -> None:
         """Close the idle connections; the service stays usable."""

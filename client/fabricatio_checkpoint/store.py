@@ -12,7 +12,7 @@ from fabricatio_checkpoint.connection import Connection
 from fabricatio_checkpoint.errors import StateError, error_of
 from fabricatio_checkpoint.hooks import Guard
 from fabricatio_checkpoint.progress import ProgressCallback, Watch, notice_of
-from fabricatio_checkpoint.record import CheckpointRecord, RestoreResult, SaveResult, ShowResult, StatusResult
+from fabricatio_checkpoint.record import CheckpointRecord, Patch, RestoreResult, SaveResult, ShowResult, StatusResult
 from fabricatio_checkpoint.search import SearchHit, SearchPage
 from fabricatio_checkpoint.upkeep import DropResult, GcResult, StoreUsage, ThinResult, UsageResult, VerifyResult
 from fabricatio_checkpoint.watching import WatchResult
@@ -146,14 +146,16 @@ class CheckPointStore:
         meta: Mapping[str, str] | None = None,
         paths: Iterable[AnyPath] = (),
         follow: bool = False,
+        before: int | None = None,
     ) -> list[CheckpointRecord]:
         """Give the checkpoints, newest first; only those of a kind, with metadata, or that changed given paths.
 
         With ``follow`` a path that a checkpoint renamed is followed further back under its former name, as
-        ``ckpt ls PATH`` does; the records say so in ``renames``.
+        ``ckpt ls PATH`` does; the records say so in ``renames``. ``before`` is a sequence number: only those that are
+        older. With ``limit`` a long history is read in pages, each going on before the last ``seq`` of the one before.
         """
         filters = {"kind": kind, "meta": dict(meta or {}), "paths": self._wire_paths(paths)}
-        return list(self._pages(limit, [] if follow else None, **filters))
+        return list(self._pages(limit, [] if follow else None, before, **filters))
 
     def search(
         self,
@@ -219,10 +221,23 @@ class CheckPointStore:
         deadline_s: float | None = None,
     ) -> bytes:
         """Give the patch of diff() as bytes; ``git apply`` takes it."""
+        return self.diff_detailed(from_id, to_id, paths, progress=progress, deadline_s=deadline_s).data
+
+    def diff_detailed(
+        self,
+        from_id: str | None = None,
+        to_id: str | None = None,
+        paths: Iterable[AnyPath] = (),
+        *,
+        max_bytes: int | None = None,
+        progress: ProgressCallback | None = None,
+        deadline_s: float | None = None,
+    ) -> Patch:
+        """Give the patch of diff() with what it has no words for; of a long one at most ``max_bytes``."""
         wanted = {"from_id": from_id, "to_id": to_id or _WORKTREE, "paths": self._wire_paths(paths)}
         for _ in range(_READ_AGAIN):
             try:
-                return self._patch(wanted, Watch(progress, deadline_s))
+                return self._patch(wanted, Watch(progress, deadline_s), max_bytes)
             except StateError as error:
                 # A daemon that was replaced in between does not know the cursor: begin again.
                 if error.kind != "expired_cursor":
@@ -234,16 +249,17 @@ class CheckPointStore:
         """Give the patch of one file from a checkpoint to its current state; empty where they are equal."""
         return self.diff(commit_id, None, [file_path])
 
-    def cat(self, commit_id: str, path: AnyPath) -> bytes:
-        """Give the content of one file of a checkpoint; of a link, its target."""
+    def cat(self, commit_id: str, path: AnyPath, *, max_bytes: int | None = None) -> bytes:
+        """Give the content of one file of a checkpoint, of a long one at most ``max_bytes``; of a link, its target."""
         wanted = {"id": commit_id, "path": self._wire_path(path)}
         pieces: list[bytes] = []
         while True:
             offset = sum(map(len, pieces))
             result = self._read("checkpoint.cat", _cat, offset=offset, **wanted)
             pieces.append(result.data)
-            if offset + len(result.data) >= result.total_bytes:
-                return b"".join(pieces)
+            done = offset + len(result.data)
+            if done >= result.total_bytes or (max_bytes is not None and done >= max_bytes):
+                return b"".join(pieces)[:max_bytes]
             _check_progress(result, "checkpoint.cat")
             # The first answer settles which checkpoint a name such as HEAD meant.
             wanted["id"] = result.follow or commit_id
@@ -543,10 +559,13 @@ class CheckPointStore:
         return {**given, "expect": wanted} if wanted else given
 
     def _pages(
-        self, limit: int | None = None, follow: list[wire.Json] | None = None, **filters: object
+        self,
+        limit: int | None = None,
+        follow: list[wire.Json] | None = None,
+        before: int | None = None,
+        **filters: object,
     ) -> Iterator[CheckpointRecord]:
         left = limit
-        before: int | None = None
         while left is None or left > 0:
             size = _PAGE if left is None else min(left, _PAGE)
             # Not sent where it is not wanted, so that an older daemon understands.
@@ -574,18 +593,20 @@ class CheckPointStore:
         if missed:
             _warn(f"{missed} checkpoints or paths of {self.workspace} cannot be read and were not searched")
 
-    def _patch(self, wanted: dict[str, Any], watch: Watch) -> bytes:
+    def _patch(self, wanted: dict[str, Any], watch: Watch, max_bytes: int | None) -> Patch:
         pieces: list[bytes] = []
         cursor: str | None = None
+        notes: tuple[str, ...] = ()
         offset = 0
         while True:
             result = self._read("checkpoint.diff", _diff, watch, cursor=cursor, offset=offset, **wanted)
             pieces.append(result.data)
-            if result.follow is None:
-                return b"".join(pieces)
+            notes = notes or result.notes
+            offset += len(result.data)
+            if result.follow is None or (max_bytes is not None and offset >= max_bytes):
+                return Patch(b"".join(pieces)[:max_bytes], result.total_bytes, notes)
             _check_progress(result, "checkpoint.diff")
             cursor = result.follow
-            offset += len(result.data)
 
     def _some_paths(self, given: AnyPath | Iterable[AnyPath]) -> list[wire.Json]:
         paths = self._wire_paths([given] if isinstance(given, str | bytes | os.PathLike) else given)
@@ -616,6 +637,7 @@ class _Piece:
         self.data = a2b_base64(result["data"]["b64"])
         self.total_bytes = int(result["total_bytes"])
         self.follow: str | None = result[follow]
+        self.notes: tuple[str, ...] = tuple(result.get("notes", ()))
 
 
 def call(

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.e2e
 
 PACKAGES = {"ckpt_protocol": "protocol", "ckptd": "daemon", "fabricatio_checkpoint": "client"}
 UNITS = {"ckptd/units/ckptd.service", "ckptd/units/ckptd.socket"}
-HEAVY = ("pygit2", "watchfiles", "jsonrpcserver", "anyio", "asyncio", "rich", "pydantic", "ckptd")
+HEAVY = ("pygit2", "watchfiles", "jsonrpcserver", "anyio", "asyncio", "rich", "textual", "pydantic", "ckptd")
 
 
 @pytest.fixture(scope="module")

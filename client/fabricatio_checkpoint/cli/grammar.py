@@ -50,10 +50,12 @@ class Command:
 
     ``dashed`` takes what follows ``--``; without it those words are positional arguments like the others.
     With ``rest`` everything after the command is passed on as it is, under that name. ``more`` are further examples,
-    ``details`` lines that its help ends with.
+    ``details`` lines that its help ends with, ``appendix`` a module, below the package, whose ``help_lines()`` follow.
     """
 
-    __slots__ = ("dashed", "details", "example", "handler", "more", "name", "options", "rest", "summary", "words")
+    __slots__ = (
+        "appendix", "dashed", "details", "example", "handler", "more", "name", "options", "rest", "summary", "words",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -68,6 +70,7 @@ class Command:
         rest: str | None = None,
         details: tuple[str, ...] = (),
         more: tuple[str, ...] = (),
+        appendix: str | None = None,
     ) -> None:
         self.name: str = name
         self.handler: str = handler
@@ -79,6 +82,7 @@ class Command:
         self.rest: str | None = rest
         self.details: tuple[str, ...] = details
         self.more: tuple[str, ...] = more
+        self.appendix: str | None = appendix
 
 
 GLOBALS = (
@@ -216,6 +220,10 @@ _ROWS = (
         "ckpt export HEAD~3 /tmp/before.tar src",
         words=(_ID, Word("DEST", 1, 1), Word("PATH", 0, None)),
         more=("ckpt export before ../copy",),
+    ),
+    Command(
+        "ui", "ui.ui", "look at the checkpoints as a timeline, and restore from it (extra [ui])", "ckpt ui",
+        appendix="ui.keys",
     ),
     Command("workspaces", "stores.workspaces", "list the tracked worktrees", "ckpt workspaces"),
     Command(

@@ -10,10 +10,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["patch_lines", "stat_lines"]
+__all__ = ["patch_lines", "stat_lines", "told_lines"]
 
-_BOLD, _RED, _GREEN, _CYAN = "1", "31", "32", "36"
-_MARKS = {"+": _GREEN, "-": _RED}
+_COLOURS = {"head": "1", "deleted": "31", "added": "32", "hunk": "36"}
+_MARKS = {"+": "added", "-": "deleted"}
 
 
 _BAR = re.compile(r"^( .* \| +\d+ )(\+*)(-*)$")
@@ -25,21 +25,26 @@ def stat_lines(pieces: Iterable[bytes], *, colour: bool) -> Iterator[str]:
         text = visible(line.decode("utf-8", "backslashreplace"))
         found = _BAR.match(text) if colour else None
         if found is not None:
-            text = found[1] + _coloured(_GREEN, found[2]) + _coloured(_RED, found[3])
+            text = found[1] + _coloured("added", found[2]) + _coloured("deleted", found[3])
         yield text
 
 
-def _coloured(style: str, text: str) -> str:
-    return f"\x1b[{style}m{text}\x1b[m" if text else ""
+def _coloured(part: str, text: str) -> str:
+    return f"\x1b[{_COLOURS[part]}m{text}\x1b[m" if text else ""
 
 
 def patch_lines(pieces: Iterable[bytes], *, colour: bool) -> Iterator[str]:
     """Give the lines of a patch that comes in pieces; control characters of files and names are escaped."""
+    for part, text in told_lines(pieces):
+        yield _coloured(part, text) if colour and part else text
+
+
+def told_lines(pieces: Iterable[bytes]) -> Iterator[tuple[str, str]]:
+    """Give the lines as patch_lines() does, each with what it is: head, hunk, added, deleted, or nothing of these."""
     view = _View()
     for line in _lines(pieces):
         text = "\t".join(visible(part) for part in line.decode("utf-8", "backslashreplace").split("\t"))
-        style = view.style(text)
-        yield f"\x1b[{style}m{text}\x1b[m" if colour and style else text
+        yield view.part(text), text
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -61,21 +66,21 @@ class _View:
         self.old = 0
         self.new = 0
 
-    def style(self, line: str) -> str | None:
-        """Give the colour of the next line, None for none."""
+    def part(self, line: str) -> str:
+        """Say what the next line is."""
         if self.old > 0 or self.new > 0:
             return self._in_hunk(line)
         if line.startswith("@@ "):
             self.old, self.new = (_count(part) for part in line.split(" ")[1:3])
-            return _CYAN
-        return None if line.startswith("\\") else _BOLD
+            return "hunk"
+        return "" if line.startswith("\\") else "head"
 
-    def _in_hunk(self, line: str) -> str | None:
+    def _in_hunk(self, line: str) -> str:
         if line.startswith("\\"):
-            return None
+            return ""
         self.old -= not line.startswith("+")
         self.new -= not line.startswith("-")
-        return _MARKS.get(line[:1])
+        return _MARKS.get(line[:1], "")
 
 
 def _count(part: str) -> int:

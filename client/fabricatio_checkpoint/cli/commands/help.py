@@ -114,6 +114,12 @@ def _explained(command: Command) -> Iterator[Line]:
     if command.details:
         yield "", 0
         yield from ((line, 4) for line in command.details)
+    if command.appendix is not None:
+        from importlib import import_module
+
+        yield "", 0
+        lines = import_module(f"fabricatio_checkpoint.{command.appendix}").help_lines()
+        yield from ((line, 12) for line in lines)
 
 
 def _examples(lines: tuple[str, ...]) -> Iterator[Line]:
