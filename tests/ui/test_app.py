@@ -24,7 +24,8 @@ from fabricatio_checkpoint.ui.source import Source
 from fabricatio_checkpoint.ui.widgets.dialog import Ask, Help, Question
 from fabricatio_checkpoint.ui.widgets.lines import Lines, Rows
 
-DEADLINE_S = 40.0
+DEADLINE_S = 120.0
+STEP_S = 0.03
 SIZES = [(80, 24), (140, 40)]
 # Nothing happens by itself: what a test sees is what its own steps have brought about.
 STILL = Pace(look_s=100_000, first_retry_s=0.02, may_start=False)
@@ -58,7 +59,7 @@ class Sight:
         end = time.monotonic() + DEADLINE_S
         while not condition():
             assert time.monotonic() < end, f"still not so; on the screen:\n{self.text()}"
-            await self.pilot.pause(0.01)
+            await self.pilot.pause(STEP_S)
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -397,7 +398,7 @@ async def test_a_long_history_comes_in_pages(resident, monkeypatch):
         await sight.sees("Checkpoints: 30+", "number 56")
         while sight.app.timeline.more:
             await sight.press("end")
-            await sight.pilot.pause(0.01)
+            await sight.pilot.pause(STEP_S)
         await sight.press("end")
         await sight.sees("Checkpoints: 70", "number 1 ")
         assert [record.seq for record in sight.app.timeline.records] == list(range(70, 0, -1))

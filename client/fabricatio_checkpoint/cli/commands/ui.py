@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["theme_for", "ui"]
 
-_MISSING = "the timeline needs the package textual, which is not installed"
+_MISSING = "ui needs Textual"
 _INSTALL = 'pip install "fabricatio-checkpoint[ui]"'
 _INSTEAD = "ckpt status, ckpt ls, ckpt show and ckpt diff say the same as text"
 _LIGHT_BACKGROUNDS = ("7", "15")
