@@ -241,7 +241,8 @@ class StoreUsage:
     """A store, by its worktree's ``path`` and its own (both absolute): its checkpoints by kind, and its size on disk.
 
     ``state`` is that of the worktree: ok, missing (proved gone) or unreachable; ``newest`` is RFC 3339 in UTC;
-    ``watcher`` is as autosave has it, None where nothing watches.
+    ``watcher`` is as autosave has it, None where nothing watches. ``files`` are those that the last save counted,
+    ``thinning_frees`` an estimate of the bytes that thin() would free; None where that is not known.
     """
 
     path: str
@@ -255,6 +256,8 @@ class StoreUsage:
     tags: int
     newest: str | None
     watcher: str | None = None
+    files: int | None = None
+    thinning_frees: int | None = None
 
     @classmethod
     def from_wire(cls, wire: Wire) -> Self:
@@ -271,6 +274,8 @@ class StoreUsage:
             tags=wire["tags"],
             newest=wire["newest"],
             watcher=wire.get("watcher"),
+            files=wire.get("files"),
+            thinning_frees=wire.get("thinning_frees"),
         )
 
 

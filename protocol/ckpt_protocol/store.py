@@ -180,7 +180,10 @@ class UsageParams(Request, frozen=True, kw_only=True):
 class StoreUsage(Result, frozen=True, kw_only=True):
     """A store: ``bytes`` on the disk, its checkpoints by kind, and the time of the newest.
 
-    ``watcher`` tells how changes are found for autosave; None where nothing watches.
+    ``watcher`` tells how changes are found for autosave; None where nothing watches. ``files`` are the files and links
+    that the last save counted, ``thinning_frees`` the bytes that ``store.thin`` would free by the rules ``keep_*``: an
+    estimate, for which the automatic ones alone are looked at, and where they are many some of them. Both are None
+    where they are not known.
     """
 
     path: WirePath
@@ -194,6 +197,8 @@ class StoreUsage(Result, frozen=True, kw_only=True):
     tags: int
     newest: str | None
     watcher: Literal["active", "degraded", "polling", "off"] | None = None
+    files: int | None = None
+    thinning_frees: int | None = None
 
 
 class UsageResult(Result, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ _OURS = {
     "full": lambda store, order: str(store.save(order["message"], full=True)),
     "count": lambda store, order: dict(store.save_detailed(order["message"]).stats),
     "page": lambda store, _order: len(store.checkpoints(limit=50)),
+    "scan": lambda store, _order: store.checkpoints(limit=1)[0].scan,
     "status": lambda store, _order: len(store.status().changes),
     "many": _many,
 }

@@ -1,6 +1,7 @@
 """The goals of speed, each measured beside the predecessor 0.3.6 and git in the same run. Run by hand.
 
     python3 tests/benchmarks/goals.py [--files 1000,10000,100000] [--edits N] [--checkpoints N] [--only G4,G5]
+                                      [--idle-s SECONDS]
 
 Prints one Markdown table: medians and p99 of this project, medians of the others, ratios, and the goal beside each.
 Within a run the sides take turns, operation by operation; writeback is awaited (``sync``) before each, outside its
@@ -26,8 +27,13 @@ from main_job import GIT, OURS, PEERS, Contestant, Git, own_python, peer_python,
 
 from support import isolation, leftovers
 
-GOALS = ("G2", "G4", "G5", "G6", "G7", "G8", "G10")
+GOALS = ("G1", "G2", "G3", "G4", "G5", "G6", "G7", "G8", "G9", "G10")
 SETTLED_S = 2.5
+OURS_A_TURN = 10
+"""Saves of ours for each one of the others, where ours are a hundred times quicker: a p99 needs many."""
+WATCHED_S = 120.0
+BASE_BYTES = 60_000_000
+WATCHED = "watched save of one file"
 
 
 class Row(NamedTuple):
@@ -84,11 +90,16 @@ def main() -> int:
     temporary = Path(isolation.short_directory("ckg"))
     rows: list[Row] = []
     try:
+        # First, while nothing else has run.
+        if "G9" in options.only:
+            rows.append(idle(temporary / "idle", max(options.files), options, ours))
         for files in options.files:
             rows += measure(temporary / str(files), files, options, ours, peer)
             print(f"{files:,} files done", file=sys.stderr)
         if "G8" in options.only:
             rows += history(temporary / "history", options, ours)
+        if "G3" in options.only:
+            rows += growth(rows)
     finally:
         leftovers.kill(leftovers.daemons_of(str(temporary)))
         isolation.remove(str(temporary))
@@ -103,6 +114,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--files", type=lambda text: [int(one) for one in text.split(",")], default=sizes)
     parser.add_argument("--edits", type=int, default=20, help="saves of one edited file on each side")
     parser.add_argument("--checkpoints", type=int, default=10_000, help="length of the history of G8")
+    parser.add_argument("--idle-s", type=float, default=60.0, help="for how long the idle daemon of G9 is looked at")
     parser.add_argument("--only", type=lambda text: text.split(","), default=",".join(GOALS))
     parser.add_argument("--python", help="a Python that has this project, instead of a virtual environment made here")
     parser.add_argument("--peer", help="a Python that has 0.3.6, instead of a virtual environment made here")
@@ -123,6 +135,8 @@ def measure(place: Path, files: int, options: argparse.Namespace, ours: str, pee
         for goal, step in (("G10", restarted), ("G2", full_scans), ("G5", resets), ("G6", processes)):
             if goal in options.only:
                 step(run)
+        if {"G1", "G3"} & set(options.only):
+            watched_saves(run)
     finally:
         run.close()
         leftovers.kill(leftovers.daemons_of(str(place)))
@@ -198,6 +212,126 @@ def full_scans(run: Run) -> None:
     faster = ratio(seconds, PEERS)
     met = faster >= 1.5 if faster is not None and run.files >= 10_000 else None
     run.add("G2", "save of one file, full scan", seconds, "1.5 times faster than 0.3.6", met)
+
+
+def watched_saves(run: Run) -> None:
+    """G1: one file edited, by the exact watcher's word at every size; for G3 that is what has to be compared."""
+    subprocess.run([*ckpt(run.python), "daemon", "stop"], env=run.environ, check=True, capture_output=True)
+    environ = {**run.environ, "FABRICATIO_EXT__CHECKPOINT__SCAN_BUDGET_MS": "0"}
+    subprocess.run([*ckpt(run.python), "daemon", "start"], env=environ, check=True, capture_output=True)
+    edits = {name: edited(side.worktree) for name, side in run.sides.items()}
+    end = time.monotonic() + WATCHED_S
+    while save_edited(run, edits[OURS])[1] != "watched":
+        if time.monotonic() > end:
+            sys.exit("no save has gone by the watcher's word")
+        time.sleep(0.2)
+    seconds: dict[str, list[float]] = {name: [] for name in run.sides}
+    full = 0
+    for _ in range(run.options.edits):
+        for name, side in run.sides.items():
+            os.sync()
+            for _ in range(OURS_A_TURN if name == OURS else 1):
+                if name == OURS:
+                    took, scan = save_edited(run, edits[OURS])
+                    full += scan != "watched"
+                else:
+                    next(edits[name])
+                    took = side.save("edit")[0]
+                seconds[name].append(took)
+    tail = quantile(seconds[OURS], 0.99) / statistics.median(seconds[OURS])
+    times = {name: ratio(seconds, name) for name in (PEERS, GIT)}
+    met = None
+    if run.files >= 100_000 and times[PEERS] is not None:
+        met = times[PEERS] >= 100 and times[GIT] >= 50 and tail <= 4
+    shown = f"p99 {tail:.1f} times p50" + (f"; {full} by full scan" if full else "")
+    wanted = "100 times faster than 0.3.6, 50 than git; p99 within 4 times p50"
+    run.rows.append(Row("G1", WATCHED, run.files, seconds, wanted, met, shown))
+
+
+def edited(worktree: Path) -> Iterator[None]:
+    """Edit one file after the other, spread over the tree, each time one is asked for."""
+    files = tree.sample(worktree)
+    for number in range(1_000_000):
+        with open(files[(number * 7919) % len(files)], "a") as file:
+            file.write(f"# edit {number}\n")
+        yield
+
+
+def save_edited(run: Run, edits: Iterator[None]) -> tuple[float, str]:
+    """Save one edit with ours; give seconds, and how the worktree was looked at."""
+    next(edits)
+    took, _ = run.ours.save("edit")
+    return took, run.ours.ask(do="scan")[1]
+
+
+def growth(rows: list[Row]) -> list[Row]:
+    """G3: the same at the largest size and at the smallest."""
+    found = sorted((row for row in rows if row.what == WATCHED), key=lambda row: row.files)
+    if len(found) < 2:
+        return []
+    least, most = found[0], found[-1]
+    times = statistics.median(most.seconds[OURS]) / statistics.median(least.seconds[OURS])
+    met = times <= 1.5 if (least.files, most.files) == (1_000, 100_000) else None
+    shown = f"{times:.2f} times as long as with {least.files:,}"
+    return [Row("G3", "growth of it", most.files, {}, "1.5 times, from 1,000 to 100,000", met, shown)]
+
+
+def idle(place: Path, files: int, options: argparse.Namespace, ours: str) -> Row:
+    """G9: three worktrees with autosave, and nothing to do."""
+    run = Run(place, 0, options, ours, None)
+    watched = [place / f"tree{number}" for number in range(3)]
+    try:
+        for worktree in watched:
+            worktree.mkdir()
+            tree.make(worktree, files // 3)
+            for words in (["save", "first"], ["watch", "on"]):
+                subprocess.run([*ckpt(ours), *words], env=run.environ, cwd=worktree, check=True, capture_output=True)
+        at_rest(run, watched)
+        pids = leftovers.daemons_of(str(place))
+        before = {pid: cpu_seconds(pid) for pid in pids}
+        time.sleep(options.idle_s)
+        spent = sum(cpu_seconds(pid) - before[pid] for pid in pids)
+        memory = {pid: resident_bytes(pid) for pid in pids}
+    finally:
+        run.close()
+        leftovers.kill(leftovers.daemons_of(str(place)))
+    (daemon,) = [
+        pid for pid, command in pids.items() if "ckptd.watch" not in command and "ckptd.workers" not in command
+    ]
+    share, each = spent / options.idle_s, (memory[daemon] - BASE_BYTES) / (files // 3 * 3)
+    others = sum(memory.values()) - memory[daemon]
+    shown = (
+        f"{share:.2%} of a core; {memory[daemon] / 1e6:.0f} MB, {each:.0f} bytes a file; helpers {others / 1e6:.0f} MB"
+    )
+    met = share < 0.005 and each <= 300 if files >= 100_000 else None
+    wanted = "under 0.5 % of a core, 300 bytes a file above 60 MB"
+    return Row("G9", f"idle daemon, {options.idle_s:.0f} s, three worktrees", files, {}, wanted, met, shown)
+
+
+def at_rest(run: Run, worktrees: list[Path]) -> None:
+    """Wait until all are watched and saved, and until idle work is done: no time is used any more."""
+    end = time.monotonic() + WATCHED_S
+    spent, quiet = -1.0, 0
+    while quiet < 5 and time.monotonic() < end:
+        for worktree in worktrees if quiet == 0 else ():
+            # Opens its store, if it is not.
+            command = [*ckpt(run.python), "watch", "status"]
+            subprocess.run(command, env=run.environ, cwd=worktree, check=True, capture_output=True)
+        time.sleep(2.0)
+        now = sum(cpu_seconds(pid) for pid in leftovers.daemons_of(str(run.place)))
+        quiet = quiet + 1 if now - spent < 0.02 else 1
+        spent = now
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used so far, in user and in system time."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """The resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def resets(run: Run) -> None:

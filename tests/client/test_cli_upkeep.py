@@ -188,8 +188,11 @@ def test_usage(daemon, ckpt):
     answer = {"stores": [one], "bytes": 4096, "max_store_bytes": 1024, "damaged": ["/s/bad"]}
     daemon.answers["store.usage"] = answer
     done = ckpt("usage")
-    assert done.out.split() == ["4.0", "KiB", "1", "2", "3", "-", '"caf\\351"', "(missing)", "(watched:", "degraded)"]
+    row = ["4.0", "KiB", "-", "1", "2", "3", "-", '"caf\\351"', "(missing)", "(watched:", "degraded)"]
+    assert done.out.split() == row
     assert "4.0 KiB in all" in done.stderr
     assert "takes more than max_store_bytes" in done.stderr
     assert "cannot read the store /s/bad" in done.stderr
     assert ckpt("usage", "--json").document == answer
+    one.update(files=17, thinning_frees=2048)
+    assert ckpt("usage").out.split() == [*row[:2], "17", *row[3:], "(thinning", "frees", "about", "2.0", "KiB)"]

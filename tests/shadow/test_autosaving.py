@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import msgspec
 import pytest
 
 from ckpt_protocol.checkpoint import SaveParams
@@ -125,6 +126,39 @@ def test_a_replaced_worktree_is_not_saved_until_somebody_does(saved):
     assert autosave(saved).created
     saved.reopen()
     assert not autosave(saved).created
+    shutil.rmtree(saved.root + b".old")
+
+
+def test_one_that_was_given_the_same_inode_is_another_all_the_same(saved):
+    """File systems give the number of a directory that is gone to the next one that is made."""
+    metadata = saved.repo.metadata
+    assert metadata.birth is not None
+    saved.repo.metadata = msgspec.structs.replace(metadata, birth=str(int(metadata.birth) - 1))
+    assert kind_of(saved) == "worktree_replaced"
+    (told,) = saved.status().notes
+    assert "another directory" in told
+    assert told in saved.save().notes
+    assert saved.status().notes == []
+    saved.write(b"a", b"2")
+    assert autosave(saved).created
+
+
+def test_one_that_comes_right_before_the_scan_is_not_saved(saved):
+    before = saved.list().checkpoints
+    looked = saved.repo.is_replaced
+
+    def look_too_early() -> bool:
+        found = looked()
+        os.rename(saved.root, saved.root + b".old")
+        os.mkdir(saved.root)
+        saved.write(b"a", b"of another")
+        return found
+
+    saved.write(b"a", b"2")
+    saved.repo.is_replaced = look_too_early
+    assert kind_of(saved) == "worktree_replaced"
+    saved.repo.is_replaced = looked
+    assert saved.list().checkpoints == before
     shutil.rmtree(saved.root + b".old")
 
 

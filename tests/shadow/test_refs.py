@@ -2,12 +2,16 @@
 
 import os
 import resource
-from collections.abc import Callable
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.refs import CHECKPOINTS, INFOS, TAGS, Refs, seq_name
 from support.bare import Bare
 from support.tiny_disk import fill, tiny_disk
@@ -34,6 +38,27 @@ def ref(seq: int, prefix: bytes = CHECKPOINTS) -> bytes:
 
 def folder_of(bare: Bare) -> bytes:
     return os.path.join(bare.folder, CHECKPOINTS)
+
+
+_removers: list[list[object]] = []
+
+
+def _audit(event: str, arguments: tuple[object, ...]) -> None:
+    if event == "os.remove" and _removers:
+        _removers[-1].append(arguments[0])
+
+
+@contextmanager
+def removed_files(found: list[object]) -> Iterator[None]:
+    """List every path that this process tries to unlink."""
+    if not _removers:
+        # A hook cannot be taken away again; it idles afterwards.
+        sys.addaudithook(_audit)
+    _removers.append(found)
+    try:
+        yield
+    finally:
+        _removers.remove(found)
 
 
 def written(bare: Bare, ids: list[bytes]) -> Refs:
@@ -349,3 +374,22 @@ def test_what_was_added_is_told_only_of_the_list_that_it_was_added_to(bare: Bare
     refs.write_checkpoint(2, second, None)
     assert refs.added_to(last) is None
     assert list(refs.checkpoints()) == [1, 2, 3]
+
+
+def test_thousands_go_by_one_new_file_and_without_a_look_at_each(bare: Bare, ids: list[bytes]):
+    """The work, not the time: the packed file is written once, and only what has a file of its own is unlinked."""
+    lines = [b"%s %s\n" % (ids[0], ref(seq, prefix)) for prefix in (CHECKPOINTS, INFOS) for seq in range(1, 10_001)]
+    with open(os.path.join(bare.folder, b"packed-refs"), "wb") as file:
+        file.write(b"# pack-refs with: peeled fully-peeled sorted \n" + b"".join(lines))
+    refs = Refs(bare.folder)
+    for seq in (2, 10_002):
+        refs.write_checkpoint(seq, ids[1], None)
+    steps: Counter[str] = Counter()
+    unlinked: list[object] = []
+    ended = listen(lambda name, _path: steps.update([name]))
+    with removed_files(unlinked):
+        refs.delete(range(2, 10_003, 2))
+    ended()
+    assert (steps["refs-packed"], steps["ref-deleted"], len(unlinked)) == (1, 2, 2)
+    assert set(Refs(bare.folder).checkpoints()) == set(range(1, 10_001, 2))
+    assert bare.git("for-each-ref", "--format=x", "refs/checkpoints", "refs/ckpt-info").count(b"x") == 10_000

@@ -4,8 +4,11 @@ import os
 
 import pytest
 
+from ckpt_protocol.store import ThinParams
 from ckpt_protocol.structs import from_wire
+from ckptd.core.caller import Caller
 from ckptd.errors import DomainError
+from ckptd.shadow.record.thinning import Keep
 from support.worktrees import Desk
 
 pytestmark = pytest.mark.core
@@ -24,6 +27,38 @@ def test_checkpoints_by_kind(desk: Desk):
     assert result.bytes == one.bytes > 0
     assert one.newest == desk.list().checkpoints[0].time
     assert desk.catalog().usage(desk.checkpoint_dir, desk.root).stores[0].manual == 1
+
+
+def test_files_of_the_last_save(desk: Desk):
+    for number in range(3):
+        desk.write(b"d/f%d" % number, b"1")
+    desk.save()
+    os.unlink(desk.path(b"d/f1"))
+    desk.link(b"l", b"f")
+    desk.mkdir(b"empty")
+    desk.save(kind="auto")
+    assert desk.catalog().usage(desk.checkpoint_dir, None).stores[0].files == 3
+    with open(os.path.join(desk.folder, b"ckpt/log"), "ab") as file:
+        file.write(b'{"type":"intent","verb":"save","n":')
+    assert desk.catalog().usage(desk.checkpoint_dir, None).stores[0].files == 3
+
+
+@pytest.mark.parametrize("checkpoints", [8, 320])
+def test_about_what_thinning_would_free(desk: Desk, checkpoints: int):
+    """More than 200 are not all looked at. Some of the content comes again, or is of a directory that moves."""
+    desk.configure(keep=Keep(3, 0, 0, 0))
+    for number in range(checkpoints):
+        desk.write(b"a/f", os.urandom(400))
+        desk.write(b"a/%d" % (number % 7), b"%d" % (number % 5))
+        if number % 4 == 0:
+            desk.write(b"b/c/g", os.urandom(2_000))
+        desk.save(kind="auto" if number != 2 else "manual")
+    told = desk.catalog().usage(desk.checkpoint_dir, None).stores[0].thinning_frees
+    exact = desk.writer.thin(ThinParams(**desk.common(), token=desk.token(), dry_run=True), Caller("test")).frees_bytes
+    assert exact > 0
+    assert exact * 0.7 < told < exact * 1.3
+    desk.writer.thin(ThinParams(**desk.common(), token=desk.token()), Caller("test"))
+    assert desk.catalog().usage(desk.checkpoint_dir, None).stores[0].thinning_frees == 0
 
 
 def test_what_is_unreadable_is_counted(desk: Desk):

@@ -547,6 +547,28 @@ SAMPLES: dict[str, Sample] = {
             damaged=[ODD],
         ),
         store.UsageResult(stores=[], bytes=0, max_store_bytes=0, damaged=[]),
+        later_result=store.UsageResult(
+            stores=[
+                store.StoreUsage(
+                    path="/home/u/project",
+                    store=STORE,
+                    state="ok",
+                    bytes=123456,
+                    manual=3,
+                    auto=40,
+                    safety=2,
+                    unreadable=1,
+                    tags=1,
+                    newest="2026-11-30T19:45:00Z",
+                    watcher="active",
+                    files=1200,
+                    thinning_frees=4096,
+                )
+            ],
+            bytes=123456,
+            max_store_bytes=2**31,
+            damaged=[],
+        ),
     ),
     "store.thin": Sample(
         store.ThinParams(**TOKENED, dry_run=True),

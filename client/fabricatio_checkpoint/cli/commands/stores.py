@@ -48,13 +48,15 @@ def usage(session: Session) -> int:
     if session.out.json:
         session.out.document(result)
         return 0
-    headers = ("size", "manual", "auto", "safety", "newest", "path")
-    table = open_table(session.out, headers, (9, 7, 7, 7, 19), _STYLES)
+    headers = ("size", "files", "manual", "auto", "safety", "newest", "path")
+    table = open_table(session.out, headers, (9, 7, 7, 7, 7, 19), _STYLES)
     for one in result["stores"]:
-        numbers = (str(one["manual"]), str(one["auto"]), str(one["safety"]))
+        files = one.get("files")
+        numbers = ("-" if files is None else str(files), str(one["manual"]), str(one["auto"]), str(one["safety"]))
         newest = (age if table.relative else local)(one["newest"]) if one["newest"] else "-"
         state = "" if one["state"] == "ok" else f"  ({one['state']})"
         state += f"  (watched: {one['watcher']})" if one.get("watcher") else ""
+        state += f"  (thinning frees about {size(one['thinning_frees'])})" if one.get("thinning_frees") else ""
         table.add((size(one["bytes"]), *numbers, newest, wire_text(one["path"])), state)
     table.end()
     session.out.note(f"{size(result['bytes'])} in all; ckpt thin --dry-run shows what could go")

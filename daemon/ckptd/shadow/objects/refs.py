@@ -202,7 +202,9 @@ class Refs:
         packed = self._packed_refs.refs()
         if any(name in packed for name in names):
             self._packed_refs.rewrite({}, frozenset(names))
-        self._unlink(names)
+        # Of thousands that are packed none has a file: to look for each costs more than all the rest.
+        loose = {prefix + name for prefix in (CHECKPOINTS, INFOS, TAGS, COPIES) for name in self._loose_names(prefix)}
+        self._unlink([name for name in names if name in loose])
 
     def pack(self, at_least: int) -> Iterator[int]:
         """Move the loose refs of checkpoints into the one packed file if there are so many; give each that has moved.

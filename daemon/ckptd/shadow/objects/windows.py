@@ -6,8 +6,8 @@ import pygit2
 
 __all__ = ["bound_windows"]
 
-_WINDOW_BYTES: Final = 32 * 1024 * 1024
-_MAPPED_BYTES: Final = 128 * 1024 * 1024
+_WINDOW_BYTES: Final = 4 * 1024 * 1024
+_MAPPED_BYTES: Final = 32 * 1024 * 1024
 _CACHE_BYTES: Final = 16 * 1024 * 1024
 
 

@@ -138,7 +138,7 @@ class ShadowCatalog:
             if isinstance(metadata, DomainError):
                 damaged.append(to_wire(folder))
             elif worktree_path in (None, metadata.path):
-                found.append(usage_of(folder, metadata, _state_of(metadata)))
+                found.append(usage_of(folder, metadata, _state_of(metadata), self._settings.keep, self._clock()))
         if worktree_path is not None and not found:
             raise _not_tracked(checkpoint_dir, worktree_path)
         return UsageResult(

@@ -1,5 +1,6 @@
 """One worktree's store, open: its objects, refs, log and model, and how a checkpoint is made durable."""
 
+import contextlib
 import logging
 import os
 import time
@@ -10,6 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from ckpt_protocol.wirepath import to_text
 from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.errors import DomainError, from_os_error
 from ckptd.regular import read_regular
@@ -241,16 +243,28 @@ class Repository:
     def standing_notes(self) -> list[str]:
         """Give what only a person can put right."""
         note = self.cap.note()
-        return [] if note is None else [note]
+        notes = [] if note is None else [note]
+        with contextlib.suppress(DomainError):
+            if self.is_replaced():
+                notes.append(
+                    f"another directory is at {to_text(self.worktree)} than the one that was saved before: ckpt save "
+                    "goes on with that one's history, ckpt forget begins a new one"
+                )
+        return notes
 
     def is_replaced(self) -> bool:
-        """Tell whether another directory is at the worktree's path than the one that was saved last by request."""
+        """Tell whether another directory is at the worktree's path than the one that was saved last by request.
+
+        An inode's number is given again at once to the next directory, which was born later.
+        """
         try:
-            return str(os.stat(self.worktree).st_ino) != self.metadata.ino
+            mark = mark_of(self.worktree)
         except FileNotFoundError:
             return False
         except OSError as error:
             raise from_os_error(error, "look at the worktree", self.worktree) from error
+        births = (mark.birth, self.metadata.birth)
+        return mark.ino != self.metadata.ino or (None not in births and births[0] != births[1])
 
     def accept_place(self) -> None:
         """Take the directory that is at the worktree's path for the worktree, whatever was there before."""

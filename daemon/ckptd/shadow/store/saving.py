@@ -46,14 +46,8 @@ class Saver:
 
         Raises DomainError as save() does, and ``worktree_replaced``, ``rules_drop``.
         """
-        repo = self._repo
-        if repo.is_replaced():
-            raise DomainError(
-                "worktree_replaced",
-                f"another directory is at {to_text(repo.worktree)} by now",
-                hint="if it is the same project, ckpt save or ckpt watch on goes on with it",
-                paths=(repo.worktree,),
-            )
+        if self._repo.is_replaced():
+            raise self._replaced()
         result = self._make(params, asker, automatic=True)
         self._rules_accepted = False
         return result
@@ -70,6 +64,15 @@ class Saver:
             # Whoever saves here means this directory. The save is done, whether that can be noted or not.
             self._repo.accept_place()
         return result
+
+    def _replaced(self) -> DomainError:
+        worktree = self._repo.worktree
+        return DomainError(
+            "worktree_replaced",
+            f"another directory is at {to_text(worktree)} by now",
+            hint="if it is the same project, ckpt save or ckpt watch on goes on with it",
+            paths=(worktree,),
+        )
 
     def _make(self, params: SaveParams, asker: Asker, *, automatic: bool) -> SaveResult:
         text = check_text(params.message)
@@ -98,6 +101,9 @@ class Saver:
             keep=lambda so_far: self._repo.keep(pack, so_far),
         )
         reach("scanned")
+        if automatic and str(scan.place[1]) != self._repo.metadata.ino:
+            # It came while the scan began.
+            raise self._replaced()
         check_conditions(self._repo, Conditions.of(params), scan.root, asker)
         dropped = self._dropped_by_rules(scan.root)
         if automatic and dropped and not self._rules_accepted:

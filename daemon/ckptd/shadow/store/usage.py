@@ -1,28 +1,37 @@
 """What stores hold and take on the disk; only looked at, beside whoever has them open."""
 
+import os
 from collections import Counter
 from typing import Literal
+
+import msgspec
 
 from ckpt_protocol.store import StoreUsage
 from ckpt_protocol.structs import to_wire
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.durable import read_derived
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
-from ckptd.shadow.record.checkpoint import rfc3339
+from ckptd.shadow.record.checkpoint import Checkpoint, rfc3339
 from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.record.oplog import Intent
+from ckptd.shadow.record.thinning import Keep
 from ckptd.shadow.store.layout import folder_bytes
 from ckptd.shadow.store.metadata import Metadata
+from ckptd.shadow.store.sparing import spared_bytes
 
 __all__ = ["usage_of"]
 
 
-def usage_of(folder: bytes, metadata: Metadata, state: Literal["ok", "missing", "unreachable"]) -> StoreUsage:
+def usage_of(
+    folder: bytes, metadata: Metadata, state: Literal["ok", "missing", "unreachable"], keep: Keep, now_s: float
+) -> StoreUsage:
     """Tell of one store; a checkpoint that cannot be read is counted as that. Raises DomainError."""
     objects, refs = ObjectStore(folder), Refs(folder)
     try:
         lookup = Lookup(objects, refs)
         kinds: Counter[str] = Counter()
-        newest: int | None = None
+        known: list[Checkpoint] = []
         for one in lookup.by_seq().values():
             try:
                 checkpoint = lookup.load(one)
@@ -32,9 +41,11 @@ def usage_of(folder: bytes, metadata: Metadata, state: Literal["ok", "missing", 
                 kinds["unreadable"] += 1
                 continue
             kinds[checkpoint.facts.kind] += 1
-            # In the order of their numbers, so the last one is the newest, whatever the clock said.
-            newest = checkpoint.time_s
+            known.append(checkpoint)
         unreadable = kinds["unreadable"] + len(refs.checkpoint_names()) - len(lookup.by_seq())
+        # In the order of their numbers, so the last one is the newest, whatever the clock said.
+        newest = known[-1] if known else None
+        fixed = {lookup.head(), *lookup.tags_by_id(), newest and newest.id}
         return StoreUsage(
             path=metadata.worktree,
             store=to_wire(folder),
@@ -45,7 +56,21 @@ def usage_of(folder: bytes, metadata: Metadata, state: Literal["ok", "missing", 
             safety=kinds["safety"],
             unreadable=unreadable,
             tags=len(refs.tags()),
-            newest=None if newest is None else rfc3339(newest),
+            newest=None if newest is None else rfc3339(newest.time_s),
+            files=_files_of_last_save(folder),
+            thinning_frees=spared_bytes(objects, known, {one for one in fixed if one}, keep, now_s),
         )
     finally:
         objects.close()
+
+
+def _files_of_last_save(folder: bytes) -> int | None:
+    """Read it in the operation log, which its owner may be writing to."""
+    lines = (read_derived(os.path.join(folder, b"ckpt", b"log")) or b"").split(b"\n")
+    for line in reversed(lines):
+        if b'"verb":"save"' in line:
+            try:
+                return msgspec.json.decode(line, type=Intent).files
+            except msgspec.MsgspecError:
+                continue
+    return None
