@@ -3,6 +3,7 @@
 import os
 import random
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
-from ckptd.shadow.objects.pack import HashOnly, PackWriter, _format_index, _Written
+from ckptd.shadow.objects.deflate import deflate
+from ckptd.shadow.objects.pack import HashOnly, PackWriter, _format_index
 from ckptd.shadow.objects.packindex import PackIndex
 from support import isolation
 from support.bare import Bare
@@ -168,14 +170,14 @@ def test_thousands_of_objects_in_all_buckets(bare: Bare):
 
 @pytest.mark.parametrize("first", [0x00, 0x7F, 0xFF])
 def test_all_objects_in_one_bucket(tmp_path: Path, first: int):
-    written = [_Written(bytes([first]) + noise(19, number), number, 12 + number) for number in range(300)]
+    written = [(bytes([first]) + noise(19, number), number, 12 + number) for number in range(300)]
     index = written_index(tmp_path, written)
-    assert [index.find(one.oid) for one in written] == [one.offset for one in written]
+    assert [index.find(oid) for oid, _, _ in written] == [offset for _, _, offset in written]
     assert index.find(bytes([first]) + bytes(19)) is None
-    assert index.entries() == sorted((one.oid, one.offset, one.crc) for one in written)
+    assert index.entries() == sorted((oid, offset, crc) for oid, crc, offset in written)
 
 
-def written_index(place: Path, written: list[_Written]) -> PackIndex:
+def written_index(place: Path, written: list[tuple[bytes, int, int]]) -> PackIndex:
     path = place / "pack-of.idx"
     path.write_bytes(_format_index(written, bytes(20)))
     return PackIndex(os.fsencode(path))
@@ -183,16 +185,16 @@ def written_index(place: Path, written: list[_Written]) -> PackIndex:
 
 def test_offsets_of_more_than_two_gibibytes(tmp_path: Path):
     offsets = [12, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0x100000000, 1 << 45]
-    written = [_Written(noise(20, number), number, offset) for number, offset in enumerate(offsets)]
+    written = [(noise(20, number), number, offset) for number, offset in enumerate(offsets)]
     index = written_index(tmp_path, written)
-    assert [index.find(one.oid) for one in written] == offsets
+    assert [index.find(oid) for oid, _, _ in written] == offsets
     listed = run_git("show-index", data=Path(os.fsdecode(index.path)).read_bytes())
     theirs = {(line.split()[1].decode(), int(line.split()[0])) for line in listed.splitlines()}
-    assert theirs == {(one.oid.hex(), one.offset) for one in written}
+    assert theirs == {(oid.hex(), offset) for oid, _, offset in written}
 
 
 def test_a_large_offset_that_cannot_be_right_is_none(tmp_path: Path):
-    written = [_Written(b"\1" * 20, 1, 12), _Written(b"\2" * 20, 2, 1 << 40)]
+    written = [(b"\1" * 20, 1, 12), (b"\2" * 20, 2, 1 << 40)]
     data = bytearray(_format_index(written, bytes(20)))
     (tmp_path / "pack-a.idx").write_bytes(data[:-48] + struct.pack(">Q", 1 << 63) + data[-40:])
     small_at = 8 + 1024 + 2 * 24
@@ -221,7 +223,7 @@ def test_a_large_offset_that_cannot_be_right_is_none(tmp_path: Path):
 )
 def test_a_damaged_index_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes]):
     path = tmp_path / "pack-a.idx"
-    path.write_bytes(damage(_format_index([_Written(noise(20), 1, 12)], bytes(20))))
+    path.write_bytes(damage(_format_index([(noise(20), 1, 12)], bytes(20))))
     with pytest.raises(DomainError, match="store_damaged"):
         PackIndex(os.fsencode(path))
 
@@ -338,3 +340,14 @@ class TestFullDisk:
             writer.add_stream(400_000, failing())
         writer.abort()
         self._nothing_left(full)
+
+
+@pytest.mark.parametrize("size", [0, 1, 300, 3_800, 3_801, 7_900, 7_901, 16_000, 16_001, 100_000])
+@pytest.mark.parametrize("kind", ["text", "noise"])
+def test_what_is_deflated_comes_back_and_is_small(size: int, kind: str):
+    text = b"".join(b"line %d of a file with words in it\n" % number for number in range(size // 20 + 1))
+    data = text[:size] if kind == "text" else noise(size)
+    packed = deflate(data)
+    assert zlib.decompress(packed) == data
+    # A small window finds what a large one would, give or take a block's end.
+    assert len(packed) <= len(zlib.compress(data, 1)) * 1.01 + 16

@@ -7,10 +7,11 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, chain
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
+from ckptd.shadow.objects.deflate import LEVEL, deflate
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.syncing import Unsynced, sync_folders, sync_together
 
@@ -21,8 +22,6 @@ KIND_NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 TEMP_PREFIX = b"tmp_ckpt_"
 """Begins the names of packs in the making; what a killed daemon left is found by it."""
 
-# Level 1: on source code a third of the time of level 6 for a tenth more space.
-_LEVEL = 1
 _SMALL_OFFSET = 0x80000000
 _HEADER_BYTES = 12
 _REF_DELTA = 7
@@ -75,10 +74,8 @@ def _marked(chunks: Iterable[bytes]) -> Iterator[bytes]:
         raise _SourceError(error) from error
 
 
-class _Written(NamedTuple):
-    oid: bytes
-    crc: int
-    offset: int
+# Id, CRC-32 and offset. No class of its own: there are a hundred thousand of them.
+_Written = tuple[bytes, int, int]
 
 
 class PackWriter(ObjectSink):
@@ -126,8 +123,7 @@ class PackWriter(ObjectSink):
         """Write an object unless the store or this pack has it; raises DomainError where the disk refuses."""
         oid = hash_object(kind, data)
         if oid not in self._known and not self._exists(oid):
-            header = _entry_header(KIND_NUMBERS[kind], len(data))
-            self._append(oid, header + zlib.compress(data, _LEVEL))
+            self._append(oid, _entry_header(KIND_NUMBERS[kind], len(data)) + deflate(data))
         return oid
 
     def add_raw(self, oid: bytes, raw: bytes, crc: int) -> None:
@@ -165,7 +161,7 @@ class PackWriter(ObjectSink):
         file = self._open()
         start = self._offset
         digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-        packer = zlib.compressobj(_LEVEL)
+        packer = zlib.compressobj(LEVEL)
         header = _entry_header(KIND_NUMBERS[b"blob"], size)
         crc = zlib.crc32(header)
         length, read = len(header), 0
@@ -268,7 +264,7 @@ class PackWriter(ObjectSink):
 
     def abort(self) -> None:
         """Forget what was added and not settled. Raises nothing: on a full disk it must still free what it can."""
-        self._known.difference_update([item.oid for item in self._written])
+        self._known.difference_update([oid for oid, _, _ in self._written])
         self._written = []
         self._failure = None
         self._drop()
@@ -295,8 +291,9 @@ class PackWriter(ObjectSink):
         return self._file
 
     def _append(self, oid: bytes, raw: bytes, crc: int | None = None) -> None:
+        file = self._file or self._open()
         try:
-            self._open().write(raw)
+            file.write(raw)
         except OSError as error:
             raise self._broken(error) from error
         self._note(oid, zlib.crc32(raw) if crc is None else crc, len(raw))
@@ -323,7 +320,7 @@ class PackWriter(ObjectSink):
         return self._failure
 
     def _note(self, oid: bytes, crc: int, length: int) -> None:
-        self._written.append(_Written(oid, crc, self._offset))
+        self._written.append((oid, crc, self._offset))
         self._known.add(oid)
         self._offset += length
 
@@ -373,17 +370,17 @@ def _format_index(written: list[_Written], pack_checksum: bytes) -> bytes:
     # In 256 parts: to sort or to pack a hundred thousand at once would lock the interpreter for too long.
     every: list[list[_Written]] = [[] for _ in range(256)]
     for item in written:
-        every[item.oid[0]].append(item)
+        every[item[0][0]].append(item)
     # In the pack of one save nearly all of them are empty.
     parts = [sorted(part) for part in every if part]
     large: list[int] = []
-    small = [[_small_offset(item.offset, large) for item in part] for part in parts]
+    small = [[_small_offset(offset, large) for _, _, offset in part] for part in parts]
     body = b"".join(
         [
             b"\377tOc\0\0\0\2",
             struct.pack(">256I", *accumulate(map(len, every))),
-            *[item.oid for part in parts for item in part],
-            *[struct.pack(f">{len(part)}I", *[item.crc for item in part]) for part in parts],
+            *[oid for part in parts for oid, _, _ in part],
+            *[struct.pack(f">{len(part)}I", *[crc for _, crc, _ in part]) for part in parts],
             *[struct.pack(f">{len(offsets)}I", *offsets) for offsets in small],
             struct.pack(f">{len(large)}Q", *large),
             pack_checksum,

@@ -8,6 +8,7 @@ from typing import IO, Final, NamedTuple
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.deflate import LEVEL, deflate
 from ckptd.shadow.objects.pack import HashOnly, ObjectSink
 from ckptd.shadow.objects.stream import LARGE_BYTES
 
@@ -75,7 +76,7 @@ class SpoolSink(ObjectSink):
         """Take an object; only blobs are kept."""
         oid = hash_object(kind, data)
         if kind == b"blob" and oid not in self._places:
-            packed = zlib.compress(data, 1)
+            packed = deflate(data)
             self._places[oid] = _Place(self._spool.size, len(packed), len(data))
             self._spool.append(packed)
         return oid
@@ -87,7 +88,7 @@ class SpoolSink(ObjectSink):
             if oid is not None:
                 self._places.setdefault(oid, _Place(0, 0, size))
             return oid
-        packer = zlib.compressobj(1)
+        packer = zlib.compressobj(LEVEL)
         start = self._spool.size
 
         def kept() -> Iterable[bytes]:
