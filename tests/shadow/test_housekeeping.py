@@ -13,6 +13,7 @@ from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import format_checkpoint
 from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.thinning import Keep
+from ckptd.shadow.store import repository
 from ckptd.shadow.store.housekeeping import Chore, Situation, next_chore
 from support.worktrees import Desk, opened_files, verify
 
@@ -26,6 +27,8 @@ MANY = 10_000
     [
         (Situation(loose_refs=0, packs=0), None),
         (Situation(loose_refs=1_000, packs=24, new=49, gone=199), None),
+        (Situation(loose_refs=2_000, packs=90, new=50, model_due=True, is_strewn=True), Chore.REMEMBER),
+        (Situation(loose_refs=2_000, packs=90, new=50, is_strewn=True), Chore.RELEASE),
         (Situation(loose_refs=1_001, packs=1), Chore.TIDY),
         (Situation(loose_refs=0, packs=25), Chore.TIDY),
         (Situation(loose_refs=0, packs=30, done_packs=10), None),
@@ -75,6 +78,53 @@ def test_many_packs_become_one_without_losing_what_nothing_needs(desk):
     verify(desk.folder)
     assert tend(desk) == 1
     assert not desk.repo.collecting
+
+
+def model_file(desk: Desk) -> bytes:
+    with open(os.path.join(desk.folder, b"ckpt", b"model"), "rb") as file:
+        return file.read()
+
+
+def test_the_model_of_a_large_tree_is_written_when_nobody_waits(desk, monkeypatch):
+    monkeypatch.setattr(repository, "_CHEAP_FILES", 1)
+    desk.plant({b"d": {b"%d" % number: b"%d" % number for number in range(9)}})
+    desk.settle()
+    desk.save()
+    first = model_file(desk)
+    desk.write(b"d/3", b"changed")
+    desk.save()
+    assert (tend(desk), model_file(desk)) == (2, first)
+    desk.clock.offset_s += 60
+    assert tend(desk) > 1
+    second = model_file(desk)
+    assert second != first
+    assert tend(desk) == 1
+    desk.clock.offset_s += 60
+    desk.write(b"d/4", b"changed")
+    desk.save()
+    assert model_file(desk) == second
+    desk.clock.offset_s += 600
+    desk.write(b"d/5", b"changed")
+    desk.save()
+    assert model_file(desk) != second
+
+
+def test_a_save_among_many_leaves_large_packs_alone(desk, monkeypatch):
+    monkeypatch.setattr(repository, "_SMALL_PACK_BYTES", 2000)
+    desk.write(b"large", os.urandom(3000))
+    large = desk.save().id
+    before = packs(desk)
+    for number in range(60):
+        desk.write(b"f", b"%d" % number)
+        desk.save()
+    assert before < packs(desk)
+    assert desk.repo.objects.pack_count < 50
+    assert desk.cat(large, b"large") == desk.cat("#61", b"large")
+    verify(desk.folder)
+
+
+def packs(desk: Desk) -> set[str]:
+    return {name for name in os.listdir(os.path.join(os.fsdecode(desk.folder), "objects/pack")) if ".pack" in name}
 
 
 def test_a_store_above_its_cap_that_only_a_person_can_make_smaller_says_so(desk):

@@ -1,6 +1,7 @@
 """The model of what the last scan saw: its file form, and what is left of it when objects are lost."""
 
 import hashlib
+import sys
 
 import msgspec
 import pytest
@@ -174,3 +175,26 @@ def test_a_node_is_a_view_of_its_directory(desk: Desk):
     assert state.perm == 0o600
     assert root.file(b"d") is root.dir(b"a") is None
     assert root.state().mode == DIRECTORY
+
+
+def test_a_file_takes_little_memory():
+    """Twenty files a directory, with names as long as those of sources."""
+    folders = {
+        b"module_%d" % one: DirNode(
+            {b"file_%d.py" % (one * 20 + two): pack_entry(bytes(20), bytes(36), racy=False) for two in range(20)},
+            {}, frozenset(set()), 0o755, b"%020d" % one, None, None, b"%032d" % one,
+        )
+        for one in range(500)
+    }  # fmt: skip
+    root = DirNode({}, folders, frozenset(), 0o755, b"", None, None)
+    assert memory_of(root) < 210 * root.files_below
+
+
+def memory_of(root: DirNode) -> int:
+    """The bytes of a model's own objects, each as large as the allocator makes it."""
+    parts: dict[int, object] = {}
+    for _, node in iter_nodes(root):
+        own = (node, node.entries, node.children, node.ignored, node.tree, node.modes, node.sign)
+        for part in (*own, *node.ignored, *node.children, *node.entries, *node.entries.values()):
+            parts[id(part)] = part
+    return sum((sys.getsizeof(part) + 15) // 16 * 16 for part in parts.values())

@@ -1,10 +1,11 @@
-"""A scan of what is said to have changed sees what a scan of everything sees."""
+"""A scan of what is said to have changed, and a review of everything, see what a scan of everything sees."""
 
 import os
 import random
 import shutil
 import subprocess
 import tempfile
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from ckptd.shadow.ignore.chain import IgnoreChain
 from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.scan import scanner
 from ckptd.shadow.scan.basis import BasisMaker
 from ckptd.shadow.scan.look import look_at
+from ckptd.shadow.scan.model import iter_nodes
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
 from support.effort import examples
 from support.worktrees import opened_files
@@ -29,7 +32,8 @@ RULES = (b"*.log\n", b"ig/\n", b"!x\n*.log\n", b"c/\n", b"")
 class Place:
     """A worktree, a scanner that goes on from its last result, and what has been touched since."""
 
-    def __init__(self, base: bytes) -> None:
+    def __init__(self, base: bytes, offset_s: int = 0) -> None:
+        self.offset_s = offset_s
         self.root = os.path.join(base, b"ws")
         self.outside = os.path.join(base, b"outside")
         store = os.path.join(base, b"store")
@@ -43,7 +47,12 @@ class Place:
 
     def new_scanner(self) -> Scanner:
         chain = IgnoreChain.root(options=(b"/never",), global_excludes=None)
-        return Scanner(self.root, BasisMaker(self.root, chain, self.objects), ScanLimits(max_file_bytes=1000))
+        return Scanner(
+            self.root,
+            BasisMaker(self.root, chain, self.objects),
+            ScanLimits(max_file_bytes=1000),
+            clock_ns=lambda: time.time_ns() + self.offset_s * 1_000_000_000,
+        )
 
     def touch(self, path: bytes) -> None:
         """Say what a watcher would: the directory that a path really leads to, and the file at the end of links."""
@@ -67,12 +76,35 @@ class Place:
         else:
             self.partial += 1
         self.touched = {}
+        self.adopt(found)
+
+    def review(self) -> None:
+        """As check(), but nobody says what has been touched."""
+        found = self.scanner.review(self.result, HashOnly()) if self.result is not None else None
+        if found is None:
+            found = self.scanner.scan(self.result.root if self.result is not None else None, HashOnly())
+        assert not found.partial
+        self.adopt(found)
+
+    def adopt(self, found: ScanResult) -> None:
         self.result = found
         full = self.new_scanner().scan(None, HashOnly())
         assert told(found) == told(full)
 
+    def tick(self) -> None:
+        """Wait until a change would get another time than any before it."""
+        path = os.path.join(self.outside, b"clock")
+        with open(path, "wb"):
+            before = ctime_of(path)
+        while ctime_of(path) == before:
+            os.utime(path)
+
     def close(self) -> None:
         self.objects.close()
+
+
+def ctime_of(path: bytes) -> int:
+    return os.stat(path).st_ctime_ns
 
 
 def told(result: ScanResult) -> tuple:
@@ -186,7 +218,7 @@ def write_outside(place, path, full, choose):
 
 def init(place, path, full, choose):
     top = os.path.join(place.root, b"b/repo")
-    subprocess.run(["git", "init", "-q", top], check=True, env=GIT)
+    subprocess.run(["git", "init", "-q", top], check=False, capture_output=True, env=GIT)
     for path in (b"b/repo/.git", b"b/repo", b"b"):
         place.touch(path)
 
@@ -224,6 +256,26 @@ def test_it_sees_what_a_whole_scan_sees(seed: int, rounds: int):
                 for _ in range(choose.randrange(1, 6)):
                     act(place, choose)
                 place.check()
+        finally:
+            place.close()
+
+
+@given(st.integers(0, 2**32), st.integers(1, 30))
+@settings(max_examples=examples(40), deadline=None)
+def test_a_review_sees_what_a_whole_scan_sees(seed: int, rounds: int):
+    """With a clock that is ahead, nothing is too young, so each directory and file is believed as early as can be."""
+    choose = random.Random(seed)
+    with tempfile.TemporaryDirectory() as base:
+        place = Place(os.fsencode(base), offset_s=10 if seed % 4 else 0)
+        try:
+            for folder in DIRS[1:]:
+                os.makedirs(os.path.join(place.root, folder), exist_ok=True)
+            for _ in range(rounds):
+                place.review()
+                place.tick()
+                for _ in range(choose.randrange(6)):
+                    act(place, choose)
+            place.review()
         finally:
             place.close()
 
@@ -283,3 +335,131 @@ def test_what_happens_in_an_ignored_directory_is_not_looked_at(place):
     assert found.root is before.root
     place.touch(b"ig/e/z")
     place.check()
+
+
+class Listings:
+    """Counts the directories that are listed."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.count = 0
+        self._scandir = os.scandir
+        monkeypatch.setattr(os, "scandir", self._counted)
+
+    def _counted(self, path):
+        self.count += 1
+        return self._scandir(path)
+
+
+@pytest.fixture
+def settled(tmp_path):
+    made = Place(os.fsencode(tmp_path), offset_s=10)
+    plant(made, [b"a/%d/%d" % (one, two) for one in range(10) for two in range(10)])
+    made.review()
+    made.review()
+    yield made
+    made.close()
+
+
+def test_a_review_lists_no_directory_that_has_not_changed(settled, monkeypatch):
+    before = settled.result
+    settled.tick()
+    plant(settled, [b"a/3/new"])
+    listings = Listings(monkeypatch)
+    with opened_files() as opened:
+        found = settled.scanner.review(before, HashOnly())
+    assert listings.count == 1
+    assert found.read_count == 1
+    assert [path for path in opened if not path.startswith(b"/proc")] == [b"new"]
+    assert found.root.files_below == 101
+    assert found.root.children[b"a"].children[b"2"] is before.root.children[b"a"].children[b"2"]
+
+
+def test_a_review_gives_the_same_model_where_nothing_has_changed(settled, monkeypatch):
+    listings = Listings(monkeypatch)
+    assert settled.scanner.review(settled.result, HashOnly()).root is settled.result.root
+    assert listings.count == 0
+
+
+def test_a_review_lists_a_directory_that_has_changed_just_now(tmp_path, monkeypatch):
+    place = Place(os.fsencode(tmp_path))
+    plant(place, [b"a/x"])
+    place.review()
+    place.review()
+    listings = Listings(monkeypatch)
+    place.scanner.review(place.result, HashOnly())
+    assert listings.count == 2
+    place.close()
+
+
+def test_a_review_believes_no_directory_of_a_file_system_that_is_not_known(settled, monkeypatch):
+    monkeypatch.setattr(scanner, "is_local", lambda _device: False)
+    settled.result = settled.scanner.scan(settled.result.root, HashOnly())
+    for _, node in iter_nodes(settled.result.root):
+        node.sign = node.sign[:16]
+    listings = Listings(monkeypatch)
+    for _ in range(2):
+        settled.scanner.review(settled.result, HashOnly())
+    assert listings.count == 24
+
+
+def test_a_review_sees_a_directory_of_the_same_names_in_the_place_of_another(settled):
+    path = os.path.join(settled.root, b"a/3")
+    shutil.copytree(path, path + b".new")
+    os.rename(path, path + b".old")
+    os.rename(path + b".new", path)
+    settled.review()
+    assert settled.result.read_count > 0
+
+
+def test_a_review_sees_rules_that_ignore_themselves(settled):
+    plant(settled, [b"a/4/.gitignore"])
+    rules = os.path.join(settled.root, b"a/4/.gitignore")
+    with open(rules, "wb") as file:
+        file.write(b".gitignore\n1\n")
+    settled.review()
+    settled.review()
+    settled.tick()
+    with open(rules, "wb") as file:
+        file.write(b".gitignore\n2\n")
+    settled.review()
+    assert ignored(settled.result) == {b"/a/4/2", b"/a/4/.gitignore"}
+
+
+def test_a_review_sees_a_large_file_that_has_shrunk(settled):
+    path = os.path.join(settled.root, b"a/5/large")
+    with open(path, "wb") as file:
+        file.truncate(2000)
+    settled.review()
+    settled.review()
+    assert [item.path for item in settled.result.excluded] == [b"a/5/large"]
+    settled.tick()
+    os.truncate(path, 20)
+    settled.review()
+    assert settled.result.excluded == []
+
+
+def test_a_review_takes_a_second_name_of_a_file_in(settled):
+    settled.tick()
+    os.link(os.path.join(settled.root, b"a/6/6"), os.path.join(settled.root, b"a/7/link"))
+    settled.review()
+    assert settled.result.linked == {b"a/6/6", b"a/7/link"}
+
+
+def test_a_review_finds_a_directory_that_has_become_a_store(settled):
+    plant(settled, [b"a/8/HEAD", b"a/8/objects/x", b"a/8/ckpt/y"])
+    settled.review()
+    settled.review()
+    settled.tick()
+    plant(settled, [b"a/8/ckpt/metadata.json"])
+    settled.review()
+    assert [item.path for item in settled.result.excluded] == [b"a/8"]
+
+
+@pytest.mark.parametrize("year_s", [-(70 * 365 * 86400), 330 * 365 * 86400])
+def test_files_and_directories_of_another_century(settled, year_s):
+    for name in (b"a/3/3", b"a/4"):
+        os.utime(os.path.join(settled.root, name), (year_s, year_s))
+    for _ in range(3):
+        settled.review()
+    assert settled.result.skipped == []
+    assert settled.result.read_count == 0

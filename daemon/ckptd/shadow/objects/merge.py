@@ -24,8 +24,14 @@ _TRAILER_BYTES: Final = 20
 _PLAIN_KINDS: Final = (1, 2, 3, 4)
 
 
-def merge_packs(pack_dir: bytes, *, at_least: int = 2, hook: Callable[[str], None] = lambda _point: None) -> int:
-    """Merge the small packs of a directory if there are ``at_least`` so many; return how many have gone.
+def merge_packs(
+    pack_dir: bytes,
+    *,
+    at_least: int = 2,
+    largest_bytes: int = LARGEST_BYTES,
+    hook: Callable[[str], None] = lambda _point: None,
+) -> int:
+    """Merge the packs of up to ``largest_bytes`` if there are ``at_least`` so many; return how many have gone.
 
     The merged pack is durable and visible before any other is unlinked, so that nobody ever misses an object. Raises
     DomainError where the disk refuses; the packs are then all still there. ``hook`` is told each named point.
@@ -33,6 +39,7 @@ def merge_packs(pack_dir: bytes, *, at_least: int = 2, hook: Callable[[str], Non
     try:
         names = sorted(os.listdir(pack_dir))
         paths = [os.path.join(pack_dir, name) for name in names if name.startswith(b"pack-") and name.endswith(b".idx")]
+        paths = [path for path in paths if _is_small(_pack_of(path), largest_bytes)]
         if len(paths) < at_least:
             return 0
         writer = PackWriter(pack_dir, lambda _oid: False)
@@ -57,14 +64,22 @@ def _pack_path(pack_dir: bytes, name: bytes) -> bytes:
     return os.path.join(pack_dir, name + b".pack")
 
 
+def _pack_of(index_path: bytes) -> bytes:
+    return index_path[: -len(b".idx")] + b".pack"
+
+
+def _is_small(path: bytes, largest_bytes: int) -> bool:
+    try:
+        return os.path.getsize(path) <= largest_bytes
+    except FileNotFoundError:
+        return False
+
+
 def _copy(index_path: bytes, writer: PackWriter) -> PackIndex | None:
     """Copy a pack's entries; None, and nothing copied, for one that must be left alone."""
-    stem = index_path[: -len(b".idx")]
-    if os.path.exists(stem + b".keep"):
+    if os.path.exists(index_path[: -len(b".idx")] + b".keep"):
         return None
     try:
-        if os.path.getsize(stem + b".pack") > LARGEST_BYTES:
-            return None
         index = PackIndex(index_path)
         with open(index.pack_path, "rb") as file:
             data = file.read()

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection
 from typing import Final
 
-__all__ = ["is_store_folder"]
+__all__ = ["is_store_folder", "may_be_store"]
 
 _METADATA: Final = b"ckpt/metadata.json"
 _LOCK: Final = b".lock"
@@ -18,6 +18,18 @@ def is_store_folder(dir_fd: int, names: Collection[bytes]) -> bool:
     if b"ckpt" in names:
         return b"objects" in names and b"HEAD" in names and _exists(dir_fd, _METADATA)
     return _LOCK in names and any(_exists(dir_fd, name + b"/" + _METADATA) for name in names)
+
+
+def may_be_store(*names: Collection[bytes]) -> bool:
+    """Tell whether it depends on what lies deeper if a directory with all these names is one of them.
+
+    Names of directories may end with a slash.
+    """
+    return _has(names, _LOCK) or all(_has(names, one) for one in (b"ckpt", b"objects", b"HEAD"))
+
+
+def _has(names: tuple[Collection[bytes], ...], name: bytes) -> bool:
+    return any(name in some or name + b"/" in some for some in names)
 
 
 def _exists(dir_fd: int, path: bytes) -> bool:

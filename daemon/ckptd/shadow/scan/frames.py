@@ -23,7 +23,7 @@ class Frame:
 
     ``fd`` is -1 while the directory is closed, and for good where it could not be found again. ``look`` says which
     names to look at, None: all of them. ``jobs`` are files that somebody else reads; while any is out, here or below,
-    the directory ``waits`` to be finished.
+    the directory ``waits`` to be finished. ``place`` is that of its sign, empty where it has not been listed.
     """
 
     __slots__ = (
@@ -43,6 +43,7 @@ class Frame:
         "path",
         "pending",
         "perm",
+        "place",
         "waits",
     )  # fmt: skip
 
@@ -60,6 +61,7 @@ class Frame:
         self.look: Look | None = None
         self.now_ns = 0
         self.identity = (0, 0)
+        self.place = b""
         self.entries: dict[bytes, bytes] = {}
         self.children: dict[bytes, DirNode] = {}
         self.ignored: set[bytes] = set()

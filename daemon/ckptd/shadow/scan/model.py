@@ -12,10 +12,12 @@ from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import DIRECTORY
 from ckptd.shadow.trees.view import DirectoryView, Key
 
-__all__ = ["DirNode", "dump_model", "iter_nodes", "load_model", "without_lost"]
+__all__ = ["DirNode", "dump_model", "iter_nodes", "load_model", "pack_nodes", "seal_records", "without_lost"]
 
 _FORMAT: Final = 2
 _CHECK_BYTES: Final = 20
+
+_NONE: Final[frozenset[bytes]] = frozenset()
 
 # A system writes to its disk what is older than half a minute; one that saves power, than ten.
 _FLUSHED_NS: Final = 660_000_000_000
@@ -29,10 +31,12 @@ class DirNode:
     permission bits; ``tree`` its tree id, ``modes`` the id of its permission exceptions (None: none); both are
     empty where they have to be made again. ``files_below`` counts files and links. ``basis`` is what the ignored
     names were decided by: while it is the very same object, known names need no new decision.
-    ``one_basis``: so were the directories below.
+    ``one_basis``: so were the directories below. ``sign`` is the directory's (see ``folder``) at a moment when its
+    names were those of the node: alone of all it is set later, too, for it holds whatever comes of the scan that found
+    it. It is only the place where no such moment is known, and empty where not even that is.
     """
 
-    __slots__ = ("basis", "children", "entries", "files_below", "ignored", "modes", "one_basis", "perm", "tree")
+    __slots__ = ("basis", "children", "entries", "files_below", "ignored", "modes", "one_basis", "perm", "sign", "tree")
 
     def __init__(
         self,
@@ -43,14 +47,17 @@ class DirNode:
         tree: bytes,
         modes: bytes | None,
         basis: object,
+        sign: bytes = b"",
     ) -> None:
         self.entries = entries
         self.children = children
-        self.ignored = ignored
+        # Most directories have none: the same one for all of them.
+        self.ignored = ignored or _NONE
         self.perm = perm
         self.tree = tree
         self.modes = modes
         self.basis = basis
+        self.sign = sign
         self.one_basis: bool = all(node.one_basis and node.basis is basis for node in children.values())
         self.files_below: int = len(entries) + sum([node.files_below for node in children.values()])
 
@@ -113,15 +120,19 @@ class _File(msgspec.Struct, frozen=True, array_like=True):
 
 def dump_model(root: DirNode, fingerprint: bytes, written: Written = UNKNOWN) -> bytes:
     """Give the file form of a model; ``fingerprint`` tells which packs its ids rest on."""
+    return seal_records(list(pack_nodes(root)), fingerprint, written)
+
+
+def pack_nodes(root: DirNode) -> Iterator[msgspec.Raw]:
+    """Give the records of the file form one by one: packing all takes long where there are many."""
     pack = msgspec.msgpack.Encoder().encode
-    records = [
-        msgspec.Raw(
-            pack(
-                _Record(name, len(node.children), node.perm, node.tree, node.modes, sorted(node.ignored), node.entries)
-            )
-        )
-        for name, node in _post_order(root)
-    ]
+    for name, node in _post_order(root):
+        record = _Record(name, len(node.children), node.perm, node.tree, node.modes, sorted(node.ignored), node.entries)
+        yield msgspec.Raw(pack(record))
+
+
+def seal_records(records: list[msgspec.Raw], fingerprint: bytes, written: Written = UNKNOWN) -> bytes:
+    """Give the file form of all records of a model; ``written`` is when the first of them was packed."""
     body = msgspec.msgpack.encode(_File(_FORMAT, fingerprint, records, *written))
     # A tree made from a flipped bit would be wrong for ever: nothing else would notice it.
     return hashlib.sha1(body, usedforsecurity=False).digest() + body

@@ -84,12 +84,42 @@ def read_file(
     has changed since ``fresh_ns`` (its ctime) is read twice: a write sets the time when it begins, not when it ends.
     ``beat`` is told of each piece of a large one, and what it raises goes through.
     """
+    result = _read_small(dir_fd, name, sink)
+    if result is not None:
+        return result
     result = _GONE
     for _ in range(_TRIES):
         result = _read_once(dir_fd, name, sink, fresh_ns, beat)
         if result.problem != UNSTABLE:
             break
     return result
+
+
+def _read_small(dir_fd: int, name: bytes, sink: ObjectSink) -> ReadResult | None:
+    """Store a file as nearly every one is: regular, small, and at rest. None for any other, which is to be read anew.
+
+    The same as _read_once() does, in one piece: of a hundred thousand files every call tells.
+    """
+    try:
+        fd = os.open(name, _FLAGS, dir_fd=dir_fd)
+    except OSError:
+        return None
+    try:
+        before = os.fstat(fd)
+        size = before.st_size
+        if size > _TORN_ABOVE_BYTES or not stat.S_ISREG(before.st_mode):
+            return None
+        data = os.read(fd, size + 1)
+        if len(data) != size:
+            return None
+        oid = sink.add(b"blob", data)
+        after = os.fstat(fd)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    sign = signature(after)
+    return ReadResult(oid, sign, ctime_ns=after.st_ctime_ns) if sign == signature(before) else None
 
 
 def _read_once(dir_fd: int, name: bytes, sink: ObjectSink, fresh_ns: int, beat: Callable[[int], None]) -> ReadResult:

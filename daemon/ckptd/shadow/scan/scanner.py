@@ -7,7 +7,6 @@ during the walk leads nowhere else. A path that cannot be read is listed and nev
 import contextlib
 import errno
 import os
-import re
 import stat
 import sys
 import time
@@ -19,33 +18,40 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.objects.pulse import Pulse
 from ckptd.shadow.scan.basis import Basis, BasisMaker
-from ckptd.shadow.scan.entry import SIGNATURE, is_racy, is_settled, mode_of, pack_entry, signature
+from ckptd.shadow.scan.entry import (
+    KIND,
+    KINDS,
+    OID,
+    SIGNATURE,
+    is_racy,
+    is_settled,
+    is_young,
+    mode_of,
+    pack_entry,
+    signature,
+)
 from ckptd.shadow.scan.exclusion import LARGE, NAME, OTHER_MOUNT, SPECIAL, STORE, UNREADABLE, UNSTABLE, Exclusion
-from ckptd.shadow.scan.foreignstore import is_store_folder
+from ckptd.shadow.scan.folder import folder_sign, place_of
+from ckptd.shadow.scan.foreignstore import is_store_folder, may_be_store
 from ckptd.shadow.scan.frames import DIR_FLAGS, Frame, FrameStack, reopen
 from ckptd.shadow.scan.helpers import HashJob, Help, HelperRun
-from ckptd.shadow.scan.look import Look, covers, look_into
+from ckptd.shadow.scan.look import Look, covers, look_at, look_into
 from ckptd.shadow.scan.model import DirNode
-from ckptd.shadow.scan.mounts import clock_margin_ns, mounts_below
+from ckptd.shadow.scan.mounts import clock_margin_ns, is_local, mounts_below
 from ckptd.shadow.scan.reading import STREAM_ABOVE_BYTES, ReadResult, read_file, read_link, refuse_shortage
+from ckptd.shadow.scan.survey import Survey
+from ckptd.shadow.scan.temporary import is_temporary
 from ckptd.shadow.trees.modes import format_exceptions, is_exception, modes_tree
-from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, format_tree, is_git_dir
+from ckptd.shadow.trees.tree import DIRECTORY, format_tree, is_git_dir, join_tree
 
-__all__ = ["TELLING", "ScanLimits", "ScanResult", "Scanner", "is_temporary"]
+__all__ = ["TELLING", "ScanLimits", "ScanResult", "Scanner"]
 
-_TEMPORARY: Final = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
 TELLING: Final = frozenset({b".git", b".gitignore", b".ckptignore", b".lock", b"HEAD", b"ckpt", b"objects"})
 """Names by which a directory has rules, is a repository, or is a store."""
 
-_COARSE_NS: Final = 1_000_000_000
-_COARSE_MARGIN_NS: Final = 2_000_000_000
+_DOT: Final = ord(".")
 _ENCODING: Final = sys.getfilesystemencoding()
 _ERRORS: Final = sys.getfilesystemencodeerrors()
-
-
-def is_temporary(name: bytes) -> bool:
-    """Tell whether a name is one that a restore gives to a file in the making: never saved."""
-    return name.startswith(b".ckpt-") and _TEMPORARY.fullmatch(name) is not None
 
 
 class ScanLimits(NamedTuple):
@@ -69,8 +75,8 @@ class ScanResult(NamedTuple):
 
     ``unknown_rules`` are ignore files that could not be read. ``linked`` are the files with more than one name,
     ``mounts`` the mount points below the root, ``place`` its device and inode, ``repositories`` what was known by
-    then of Git repositories in it. ``partial``: only what was said to have changed was looked at. ``entered`` are the
-    directories that were listed whole, parents first.
+    then of Git repositories in it. ``partial``: only what was said to have changed was looked at; then ``entered`` are
+    the directories that were listed whole, parents first.
     """
 
     root: DirNode
@@ -151,7 +157,7 @@ class Scanner:
         become known to have more than one name, for any path may be the other. Such files are looked at in any case,
         and so is what was skipped, and what was a store. Raises DomainError as scan() does.
         """
-        if before.problems or before.unknown_rules or not all(map(self._basis_maker.is_current, before.repositories)):
+        if not self._is_base(before):
             return None
         stores = [item.path for item in before.excluded if item.reason == STORE]
         for path in (*before.linked, *(item.path for item in before.skipped), *stores):
@@ -164,6 +170,46 @@ class Scanner:
         except _ElsewhereError:
             return None
 
+    def review(
+        self,
+        before: ScanResult,
+        sink: ObjectSink,
+        *,
+        cancelled: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int], None] = lambda _files, _bytes: None,
+        keep: Callable[[DirNode], None] = lambda _so_far: None,
+        helped: Help = lambda _read: None,
+    ) -> ScanResult | None:
+        """Look at everything as scan() does, faster: what is as ``before`` has it, a scan by this scanner, stays so.
+
+        None where that cannot be right, as in rescan(). Raises DomainError as scan() does.
+        """
+        if not self._is_base(before):
+            return None
+        pulse = Pulse(cancelled, progress)
+        fd, found = self._open_root()
+        try:
+            margin_ns = clock_margin_ns(found.st_dev)
+            survey = Survey(fd, self._clock_ns, margin_ns, pulse, is_dated=is_local(found.st_dev))
+            survey.run(before.root)
+        finally:
+            os.close(fd)
+        # What has no place in the model: nothing tells whether it is still as it was.
+        for item in (*before.excluded, *before.skipped):
+            survey.name(item.path)
+        walk = _Walk(self._limits, self._basis_maker, sink, self._clock_ns, False, pulse, keep, helped)
+        walk.listed_count = survey.looked_at
+        try:
+            return self._run(walk, pulse, before.root, look_at(survey.names), before, whole=True)
+        except _ElsewhereError:
+            return None
+
+    def _is_base(self, before: ScanResult) -> bool:
+        """Tell whether what has not changed since a scan is as that scan has it."""
+        if before.problems or before.unknown_rules:
+            return False
+        return all(map(self._basis_maker.is_current, before.repositories))
+
     def _run(
         self,
         walk: "_Walk",
@@ -171,6 +217,8 @@ class Scanner:
         old: DirNode | None,
         look: Look | None,
         before: ScanResult | None,
+        *,
+        whole: bool = False,
     ) -> ScanResult:
         # What a scan that was called off had found belongs to no result.
         self._basis_maker.take_unknown_rules()
@@ -189,7 +237,7 @@ class Scanner:
         root = walk.run(frame)
         repositories = self._basis_maker.take_repositories()
         if before is not None:
-            if not walk.linked <= before.linked:
+            if not whole and not walk.linked <= before.linked:
                 raise _ElsewhereError
             repositories += walk.carry_over(before)
         unknown = self._basis_maker.take_unknown_rules()
@@ -209,7 +257,7 @@ class Scanner:
             walk.mounts,
             place,
             tuple(repositories),
-            partial=before is not None,
+            partial=before is not None and not whole,
             entered=tuple(walk.entered),
         )
 
@@ -326,7 +374,8 @@ class _Walk:
         while run.busy:
             self._count(run.pump(wait=True))
             self._pulse.beat()
-            if self._is_much():
+            # What is as good as done is not kept twice.
+            if run.busy and self._is_much():
                 self._keep_so_far()
 
     def _is_much(self) -> bool:
@@ -362,7 +411,10 @@ class _Walk:
         self._pulse.beat()
         self.listed_count += 1
         frame.now_ns = self._clock_ns()
+        frame.place = place_of(folder_sign(os.fstat(frame.fd)))
         if frame.look is not None and frame.old is not None and self._list_some(frame, frame.look, frame.old):
+            if frame.jobs:
+                self._submit(frame)
             return
         frame.look = None
         self.looked_at.add(frame.path)
@@ -388,7 +440,8 @@ class _Walk:
         largest = self._limits.max_file_bytes
         for name, item in items.items():
             before = expected.get(name)
-            if before is None and self._is_never_saved(frame, name):
+            # All names that are never saved begin with a dot.
+            if before is None and name[0] == _DOT and self._is_never_saved(frame, name):
                 continue
             try:
                 found = item.stat(follow_symlinks=False)
@@ -412,7 +465,9 @@ class _Walk:
         basis = old.basis
         if not isinstance(basis, Basis) or frame.only_tracked or not look.names.isdisjoint(TELLING):
             return False
-        if (basis is not frame.basis and basis.parent is not frame.basis) or _may_be_store(old):
+        if basis is not frame.basis and basis.parent is not frame.basis:
+            return False
+        if may_be_store(old.entries, old.children, old.ignored):
             return False
         if look.itself and not self._look_everywhere(frame, look, old):
             return False
@@ -535,11 +590,11 @@ class _Walk:
 
     def _read(self, frame: Frame, name: bytes, found: os.stat_result) -> None:
         pulse = self._pulse
-        if self._is_much():
-            self._keep_so_far()
         if self._is_for_others(found):
             self._leave_to_others(frame, name, found)
             return
+        if self._is_much():
+            self._keep_so_far()
         if stat.S_ISLNK(found.st_mode):
             pulse.beat()
             result = read_link(frame.fd, name, found, self._sink)
@@ -583,6 +638,8 @@ class _Walk:
             self._run.submit(job)
         frame.jobs = []
         self._count(self._run.pump())
+        if self._is_much():
+            self._keep_so_far()
 
     def _count(self, jobs: list[HashJob]) -> None:
         for job in jobs:
@@ -613,9 +670,7 @@ class _Walk:
         """Tell whether a change after this look could leave the same stat data behind."""
         if result.problem is not None:
             return True
-        # Whole seconds: a file system that keeps no finer times (128-byte inodes of ext4, for one).
-        coarse = result.ctime_ns % _COARSE_NS == 0
-        return result.ctime_ns >= frame.now_ns - (_COARSE_MARGIN_NS if coarse else self.margin_ns)
+        return is_young(result.ctime_ns, frame.now_ns, self.margin_ns)
 
     def _enter(self, parent: Frame, name: bytes, found: os.stat_result, ignored: bool) -> Frame | None:
         path = parent.path_of(name)
@@ -657,8 +712,14 @@ class _Walk:
             and old.children.keys() == frame.children.keys()
             and all(old.children[name] is child for name, child in frame.children.items())
         ):
+            if place_of(old.sign) != frame.place:
+                old.sign = frame.place
             return old
-        return self._build(frame.entries, frame.children, frozenset(frame.ignored), frame.perm, old, frame.basis)
+        ignored = frozenset(frame.ignored)
+        sign = frame.place
+        if old is not None and place_of(old.sign) == sign and _same_names(old, frame):
+            sign = old.sign
+        return self._build(frame.entries, frame.children, ignored, frame.perm, old, frame.basis, sign)
 
     def _build(
         self,
@@ -668,24 +729,24 @@ class _Walk:
         perm: int,
         old: DirNode | None,
         basis: Basis | None,
+        sign: bytes = b"",
     ) -> DirNode:
         tree = (
             old.tree if old is not None and _same_tree(old, entries, children) else self._write_tree(entries, children)
         )
         modes = self._write_modes(entries, children)
-        return DirNode(entries, children, ignored, perm, tree, modes, basis)
+        return DirNode(entries, children, ignored, perm, tree, modes, basis, sign)
 
     def _write_tree(self, entries: dict[bytes, bytes], children: dict[bytes, DirNode]) -> bytes:
-        content = {name: TreeEntry(mode_of(entry), entry[:20]) for name, entry in entries.items()}
-        content.update((name, TreeEntry(DIRECTORY, child.tree)) for name, child in children.items())
-        return self._sink.add(b"tree", format_tree(content))
+        content = [(name, KINDS[entry[KIND]].text, entry[OID]) for name, entry in entries.items()]
+        below = [(name, child.tree) for name, child in children.items()]
+        return self._sink.add(b"tree", join_tree(content, below))
 
     def _write_modes(self, entries: dict[bytes, bytes], children: dict[bytes, DirNode]) -> bytes | None:
         perms = {name: child.perm for name, child in children.items() if is_exception(DIRECTORY, child.perm)}
         for name, entry in entries.items():
-            mode = mode_of(entry)
-            perm = int.from_bytes(entry[20:24], "little") & 0o7777
-            if is_exception(mode, perm):
+            perm = KINDS[entry[KIND]].exception
+            if perm is not None:
                 perms[name] = perm
         below = {name: child.modes for name, child in children.items() if child.modes}
         if not perms and not below:
@@ -705,10 +766,12 @@ def _help_nothing(_read: Callable[[HashJob], None]) -> None:
     return None
 
 
-def _may_be_store(node: DirNode) -> bool:
-    """Tell whether what lies deeper decides if a directory is a store."""
-    names = {*node.entries, *node.children, *(name.rstrip(b"/") for name in node.ignored)}
-    return b".lock" in names or names.issuperset((b"ckpt", b"objects", b"HEAD"))
+def _same_names(old: DirNode, frame: Frame) -> bool:
+    return (
+        old.entries.keys() == frame.entries.keys()
+        and old.children.keys() == frame.children.keys()
+        and old.ignored == frame.ignored
+    )
 
 
 def _same_tree(old: DirNode, entries: dict[bytes, bytes], children: dict[bytes, DirNode]) -> bool:

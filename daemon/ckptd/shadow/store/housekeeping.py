@@ -12,6 +12,7 @@ from ckpt_protocol.structs import Worktree, to_wire
 from ckptd.errors import DomainError
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.collecting import Collection, Extent
+from ckptd.shadow.store.memory import give_back
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.thinner import Thinner
 
@@ -34,6 +35,8 @@ class Chore(Enum):
     COLLECT = "remove what nothing needs, which makes few packs of many as well"
     TIDY = "make few packs and refs of many, and remove nothing"
     CHECK = "hold what a watcher says against what is on disk"
+    REMEMBER = "write down what the last scan saw"
+    RELEASE = "give memory back that was needed for a moment"
 
 
 class Situation(NamedTuple):
@@ -55,6 +58,8 @@ class Situation(NamedTuple):
     wasteful: bool = False
     weighing_due: bool = False
     check_due: bool = False
+    model_due: bool = False
+    is_strewn: bool = False
 
 
 def next_chore(now: Situation) -> Chore | None:
@@ -63,6 +68,10 @@ def next_chore(now: Situation) -> Chore | None:
     Looking a thing up costs the number of files that it may be in, so many become few. What was removed by rule is
     collected only once it is worth copying the rest, or where space is short.
     """
+    if now.model_due:
+        return Chore.REMEMBER
+    if now.is_strewn:
+        return Chore.RELEASE
     if now.new >= _MANY_NEW or now.weighing_due:
         return Chore.THIN
     if now.gone >= _MANY_GONE or (now.gone and now.over_cap) or now.wasteful:
@@ -121,6 +130,11 @@ class Housekeeper:
     def _do(self, chore: Chore) -> Generator[None, None, None]:
         if chore is Chore.THIN:
             yield from self._thin()
+        elif chore is Chore.REMEMBER:
+            yield from self._repo.writing_model()
+        elif chore is Chore.RELEASE:
+            self._repo.is_strewn = False
+            give_back()
         elif chore is Chore.CHECK:
             yield from self._repo.watched.check()
         else:
@@ -176,6 +190,8 @@ class Housekeeper:
             wasteful=not self._has_collected and repo.cap.is_wasteful(),
             weighing_due=repo.cap.is_weighing_due(),
             check_due=repo.watched.is_check_due(),
+            model_due=repo.is_model_due(),
+            is_strewn=repo.is_strewn,
         )
 
 

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from functools import partial
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -38,7 +38,7 @@ from ckptd.shadow.restore.space import free_bytes
 from ckptd.shadow.scan.basis import BasisMaker
 from ckptd.shadow.scan.boot import Written, boot_id
 from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
-from ckptd.shadow.scan.model import DirNode, dump_model, load_model, without_lost
+from ckptd.shadow.scan.model import DirNode, load_model, pack_nodes, seal_records, without_lost
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
 from ckptd.shadow.store.cap import Cap
 from ckptd.shadow.store.lostrefs import bring_back, is_any_lost
@@ -54,13 +54,17 @@ __all__ = ["Draft", "Record", "Repository", "legacy_checkpoints"]
 
 _logger = logging.getLogger(__name__)
 
-# A model is written at once where that is cheap or much has changed; else at most this often.
+# A model is written at once where that is cheap or there was none. Else it waits until nothing else is asked for, and
+# then for half a minute since the last time; but no save is followed by more than so much that would be read again.
 _CHEAP_FILES: Final = 5_000
 _MODEL_EVERY_S: Final = 30.0
+_MODEL_AT_LATEST_S: Final = 600.0
 _MAX_EXCLUDES_BYTES: Final = 16 * 1024 * 1024
 
-# A look-up costs the number of packs; merging so many takes some ten milliseconds.
+# A look-up costs the number of packs; merging so many small ones takes some ten milliseconds.
 _MANY_PACKS: Final = 50
+_FEW_PACKS: Final = 25
+_SMALL_PACK_BYTES: Final = 1024 * 1024
 
 # A save of gigabytes does not take the last of a disk that others work on.
 _LAST_ROOM_BYTES: Final = 64 * 1024 * 1024
@@ -116,6 +120,9 @@ class Repository:
         self.collecting = False
         """Whether a collection is under way: it alone replaces packs then."""
         self._written_s = 0.0
+        self._unwritten = False
+        self.is_strewn = False
+        """Whether what has been done needed much memory for a moment, so that some could be given back."""
         self._uncut_bytes = 0
         self.watched: Final = WatchedScan(folder, self.worktree, self.guard, settings)
         try:
@@ -193,6 +200,10 @@ class Repository:
         scanner = Scanner(self.worktree, self._rules(own), limits, clock_ns=lambda: int(self.clock() * 1_000_000_000))
         whole = rehash or full
         found = self.watched.rescan(scanner, self.model, sink, whole=whole, cancelled=cancelled, progress=progress)
+        helped = partial(self._help, sink)
+        base = self.watched.base_of(scanner, self.model) if found is None and not rehash else None
+        if base is not None:
+            found = scanner.review(base, sink, cancelled=cancelled, progress=progress, keep=keep, helped=helped)
         if found is None:
             found = scanner.scan(
                 self.model,
@@ -201,7 +212,7 @@ class Repository:
                 cancelled=cancelled,
                 progress=progress,
                 keep=keep,
-                helped=partial(self._help, sink),
+                helped=helped,
             )
         self.watched.scanned(scanner, found)
         return found._replace(problems=[*own.notes, *self.watched.take_notes(), *found.problems])
@@ -402,8 +413,11 @@ class Repository:
         """Take a scan's result, whose objects are durable, as the model; write it to disk when that is due."""
         before, self.model = self.model, root
         self.watched.adopted(root)
-        due = before is None or root.files_below <= _CHEAP_FILES or self.clock() - self._written_s > _MODEL_EVERY_S
-        if root is not before and due:
+        if root is before:
+            return
+        self._unwritten = True
+        late = self.clock() - self._written_s > _MODEL_AT_LATEST_S
+        if before is None or root.files_below <= _CHEAP_FILES or late:
             self.write_model()
 
     def keep(self, pack: PackWriter, so_far: DirNode) -> None:
@@ -447,12 +461,14 @@ class Repository:
         if self.collecting or self.objects.pack_count < _MANY_PACKS:
             return
         try:
-            merge_packs(self.objects.pack_dir, at_least=_MANY_PACKS)
+            # A save waits for this, so what is large is left to the time when nobody does.
+            merge_packs(self.objects.pack_dir, at_least=_FEW_PACKS, largest_bytes=_SMALL_PACK_BYTES)
         except DomainError:
             return
-        # The same objects lie in other packs now: the model still stands on firm ground.
+        # The same objects lie in other packs now: the model still stands on firm ground. Of one on disk it is not known
+        # at once, but each of its objects is looked for then.
         self._fingerprint = self.objects.fingerprint()
-        self.write_model()
+        self._unwritten = True
 
     def _cut_log(self) -> None:
         log, bounds = self.log, self.settings.log_bounds
@@ -485,15 +501,37 @@ class Repository:
 
     def write_model(self) -> None:
         """Write the model to disk. It can be derived, so a disk that refuses is no reason to fail."""
+        for _ in self.writing_model():
+            pass
+
+    def is_model_due(self) -> bool:
+        """Tell whether the model on disk is old enough to be written anew when nothing else is to be done."""
+        return self._unwritten and self.clock() - self._written_s > _MODEL_EVERY_S
+
+    def writing_model(self) -> Generator[None, None, None]:
+        """Write the model as it is now, a little at each step; as write_model()."""
         if self.model is None:
             return
+        # Should it change meanwhile, what is written is still what it was.
+        root, fingerprint = self.model, self._fingerprint
         written = Written(boot_id(), int(self.clock() * 1_000_000_000))
+        records = []
+        for record in pack_nodes(root):
+            records.append(record)
+            yield
+        # Also where the disk refuses it: another time.
+        self._written_s = self.clock()
         try:
-            replace_file(self._model_path, dump_model(self.model, self._fingerprint, written), durable=False)
+            replace_file(self._model_path, seal_records(records, fingerprint, written), durable=False)
         except DomainError:
             return
         reach("model-written")
-        self._written_s = self.clock()
+        self._note_size()
+        self._unwritten = self.model is not root or self._fingerprint != fingerprint
+
+    def _note_size(self) -> None:
+        """Note that a model was made or written; of a small one nothing is left over that would count."""
+        self.is_strewn = self.is_strewn or self.tracked_files > _CHEAP_FILES
 
     def close(self) -> None:
         """Write what is worth keeping and let go of all files."""
@@ -519,6 +557,7 @@ class Repository:
         if loaded is not None:
             root, fingerprint = loaded
             self.model = root if fingerprint == self._fingerprint else without_lost(root, self.objects.__contains__)
+            self._note_size()
 
     def _check_model(self) -> None:
         """Drop from the model what rests on objects that are gone: packs removed by hand, objects found bad."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Generator, Iterator
 
 from ckptd.shadow.scan.entry import SIGNATURE, is_racy, signature
 from ckptd.shadow.scan.model import DirNode, iter_nodes
-from ckptd.shadow.scan.scanner import is_temporary
+from ckptd.shadow.scan.temporary import is_temporary
 from ckptd.shadow.trees.tree import is_git_dir
 
 __all__ = ["differing", "is_told"]

@@ -94,6 +94,12 @@ class WatchedScan:
         self.fallbacks[reason] += 1
         _logger.info("everything in %s is scanned: %s", to_text(self._worktree), reason)
 
+    def base_of(self, scanner: Scanner, model: DirNode | None) -> ScanResult | None:
+        """Give the scan whose result is the model now, if what has not changed since would be seen the same way."""
+        if self._counts is None or self._counts[0].root is not model or self._counts[1] != scanner.limits:
+            return None
+        return self._counts[0]
+
     def scanned(self, scanner: Scanner, found: ScanResult) -> None:
         """Take note of a scan; one that took too long is a reason to have the worktree watched from now on."""
         self._last = (found, scanner.limits)

@@ -1,5 +1,6 @@
 """Git tree objects: names that may stand in one, and the bytes of one."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError
@@ -12,6 +13,8 @@ __all__ = [
     "TreeEntry",
     "format_tree",
     "is_git_dir",
+    "join_tree",
+    "mode_text",
     "parse_tree",
     "storable",
 ]
@@ -44,10 +47,25 @@ def storable(name: bytes) -> bool:
     return bool(name) and name not in (b".", b"..") and b"/" not in name and b"\0" not in name and not is_git_dir(name)
 
 
+def mode_text(mode: int) -> bytes:
+    """Give a mode as a tree object spells it."""
+    return _TEXTS[mode]
+
+
+def join_tree(files: Iterable[tuple[bytes, bytes, bytes]], folders: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Give the bytes of a tree object: of files by name, mode_text() and id, and of directories by name and id."""
+    lines = [(name, b"%s %s\0%s" % (text, name, oid)) for name, text, oid in files]
+    lines += [(name + b"/", b"40000 %s\0%s" % (name, oid)) for name, oid in folders]
+    lines.sort()
+    return b"".join([line for _, line in lines])
+
+
 def format_tree(entries: dict[bytes, TreeEntry]) -> bytes:
     """Give the bytes of a tree object, in git's order: as if each directory's name ended with a slash."""
-    ordered = sorted(entries.items(), key=lambda item: item[0] + b"/" if item[1].mode == DIRECTORY else item[0])
-    return b"".join([b"%s %s\0%s" % (_TEXTS[entry.mode], name, entry.oid) for name, entry in ordered])
+    return join_tree(
+        ((name, _TEXTS[entry.mode], entry.oid) for name, entry in entries.items() if entry.mode != DIRECTORY),
+        ((name, entry.oid) for name, entry in entries.items() if entry.mode == DIRECTORY),
+    )
 
 
 def parse_tree(data: bytes) -> dict[bytes, TreeEntry]:
