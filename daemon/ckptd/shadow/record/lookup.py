@@ -13,7 +13,7 @@ from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.resolve import Names, resolve
 from ckptd.shadow.trees.view import UNRECORDED, StoredTree
 
-__all__ = ["Loaded", "Lookup"]
+__all__ = ["Loaded", "Lookup", "Recent"]
 
 _CACHE_SIZE: Final = 20_000
 
@@ -150,3 +150,20 @@ class Lookup:
 
     def _knows(self, checkpoint_id: str) -> bool:
         return checkpoint_id in self.ids() or (self._legacy is not None and checkpoint_id in self._legacy.seqs())
+
+
+class Recent:
+    """Opens checkpoints one after the other: what one is compared with is most often the next that is asked for.
+
+    So its trees are read once; it is made for one walk, and forgets them with that.
+    """
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._last: tuple[str, Loaded] | None = None
+
+    def open(self, checkpoint_id: str) -> Loaded:
+        """Read a checkpoint with its info and root, as Lookup.open() does."""
+        if self._last is None or self._last[0] != checkpoint_id:
+            self._last = (checkpoint_id, self._lookup.open(checkpoint_id))
+        return self._last[1]

@@ -13,7 +13,7 @@ from ckpt_protocol.structs import CheckpointRecord, from_wire, to_wire
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.patch.needle import Needle, Tally
-from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.record.lookup import Lookup, Recent
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.trees.compare import Delta, compare
 from ckptd.shadow.trees.step import State
@@ -82,6 +82,7 @@ class Searching:
         self, lookup: Lookup, objects: ObjectStore, params: SearchParams, counts: Counts, asker: Asker
     ) -> None:
         self._lookup = lookup
+        self._recent: Final = Recent(lookup)
         self._objects = objects
         self._params = params
         self._paths = _outermost([from_wire(path) for path in params.paths])
@@ -159,9 +160,9 @@ class Searching:
         return all(record.meta.get(key) == value for key, value in self._params.meta.items())
 
     def _compare(self, checkpoint_id: str, found: list[_Found]) -> Iterator[None]:
-        loaded = self._lookup.open(checkpoint_id)
+        loaded = self._recent.open(checkpoint_id)
         base = self._lookup.before(loaded.checkpoint)
-        old_root = self._lookup.open(base).root if base is not None else None
+        old_root = self._recent.open(base).root if base is not None else None
         for path, old, new in _deltas(old_root, loaded.root, self._paths):
             yield
             one, other = _file(old), _file(new)

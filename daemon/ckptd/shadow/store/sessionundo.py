@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from ckptd.errors import DomainError
 from ckptd.shadow.record.authorship import Entry, Ledger, Save, Share, Why, share_of, workers
 from ckptd.shadow.record.coverage import Coverage
-from ckptd.shadow.record.lookup import Loaded
+from ckptd.shadow.record.lookup import Loaded, Recent
 from ckptd.shadow.record.oplog import Intent
 from ckptd.shadow.restore.capture import Disk
 from ckptd.shadow.scan.exclusion import Exclusion
@@ -65,7 +65,7 @@ class SessionUndo:
         self._ledger = Ledger()
         self._former: dict[int, _Former] = {}
         self._coverages: dict[str, Coverage] = {}
-        self._opened: tuple[int, Loaded] | None = None
+        self._recent: Final = Recent(repo.lookup)
 
     def settle(self, request: RestoreRequest, scan: ScanResult, disk: Disk) -> RestoreRequest:
         """Give the request with its paths; raises DomainError ``nothing_to_undo`` where the session left nothing."""
@@ -212,10 +212,7 @@ class SessionUndo:
         return entry is not None and entry.why is None and entry.origin is None
 
     def _open(self, number: int) -> Loaded:
-        """The next one that is asked for is most often the same."""
-        if self._opened is None or self._opened[0] != number:
-            self._opened = (number, self._repo.lookup.open(self._points[number].id))
-        return self._opened[1]
+        return self._recent.open(self._points[number].id)
 
 
 def _points(repo: Repository) -> Iterator[_Point]:

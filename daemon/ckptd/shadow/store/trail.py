@@ -10,7 +10,7 @@ from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.patch.pair import Pair, Side
 from ckptd.shadow.patch.rename import find_origin
-from ckptd.shadow.record.lookup import Loaded, Lookup
+from ckptd.shadow.record.lookup import Lookup, Recent
 from ckptd.shadow.trees.compare import Delta, compare, differs_at
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.view import DirectoryView, find_state, find_view
@@ -37,26 +37,20 @@ class Trail:
         self._paths = list(paths)
         self.follows: Final = followed is not None
         self.followed: Final = list(followed or ())
-        self._last: tuple[str, Loaded] | None = None
+        self._recent: Final = Recent(lookup)
 
     def look_at(self, checkpoint_id: str) -> tuple[bool, list[Renamed]]:
         """Tell whether a checkpoint changed any of the paths, and which of them it renamed.
 
         Raises DomainError where it cannot be compared.
         """
-        loaded = self._open(checkpoint_id)
+        loaded = self._recent.open(checkpoint_id)
         base = self._lookup.before(loaded.checkpoint)
-        before = self._open(base).root if base is not None else None
+        before = self._recent.open(base).root if base is not None else None
         changed = [path for path in (*self._paths, *self.followed) if differs_at(before, loaded.root, path)]
         if not self.follows or before is None:
             return bool(changed), []
         return bool(changed), list(self._renames(before, loaded.root, changed))
-
-    def _open(self, checkpoint_id: str) -> Loaded:
-        """What a checkpoint is compared with is most often the next one that is looked at."""
-        if self._last is None or self._last[0] != checkpoint_id:
-            self._last = (checkpoint_id, self._lookup.open(checkpoint_id))
-        return self._last[1]
 
     def _renames(self, before: DirectoryView, now: DirectoryView, changed: list[bytes]) -> Iterator[Renamed]:
         came = [path for path in changed if find_state(before, path) is None]
