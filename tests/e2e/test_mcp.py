@@ -94,7 +94,12 @@ def test_a_whole_session(place):
         status = await agent.call("status")
         assert status["worktree"] == str(place.ws)
         assert status["head"] == first
-        assert status["head_record"]["meta"] == {"agent": "mcp", "session": status["session"], "task": "7"}
+        assert status["head_record"]["meta"] == {
+            "agent": "mcp",
+            "event": "save",
+            "session": status["session"],
+            "task": "7",
+        }
         assert status["changes"] == [
             {"path": "a.txt", "change": "modified"},
             {"path": "data.bin", "change": "modified"},
@@ -204,6 +209,11 @@ def test_a_client_of_the_older_kind_is_greeted_and_named_in_the_history(place):
             assert shown["changes"] == [{"path": "sub/file", "change": "modified"}]
             mine = await agent.call("list", meta={"agent": "my-agent"})
             assert [each["id"] for each in mine["checkpoints"]] == [saved["id"]]
+            # What anybody does after a save is not held to be the agent's.
+            (place.ws / "by hand").write_text("later")
+            session = shown["checkpoint"]["meta"]["session"]
+            refusal = place.json("undo", "--session", session, "--dry-run", code=20)
+            assert refusal["error"]["kind"] == "nothing_to_undo"
 
     anyio.run(session)
     assert "in the tracked worktree" in said(place)

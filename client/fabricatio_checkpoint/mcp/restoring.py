@@ -97,7 +97,7 @@ _EXPECT: Final = Field(
 
 _STEP: Final = {
     "dry_run": "Only return the plan.",
-    "session": "Only of what this session did; what others have changed since is left alone and named.",
+    "session": "Only a restore of this session; what others have changed since is then a conflict.",
     "skip_conflicts": _SKIP,
     "expect_head": _HEAD,
 }

@@ -22,8 +22,9 @@ id (created: false)."""
 
 def _save(call: Call) -> Answer:
     given = call.some("message", "tag", "kind", "expect_head")
-    ours = {"session": call.desk.session, **({"agent": call.agent} if call.agent else {})}
-    meta = {**call.arguments.get("meta", {}), **ours}
+    # Without an event all that comes after it, whoever does it, would count as changed by this session.
+    ours = {"session": call.desk.session, "event": "save", **({"agent": call.agent} if call.agent else {})}
+    meta = {**call.arguments["meta"], **ours}
     result = call.desk.write("checkpoint.save", {**given, "meta": meta}, call.tell)
     result.pop("stats", None)
     shown = paged(result, (), ("skipped", "excluded"), _SHOWN)
