@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from support.resident import Resident  # noqa: E402
 
 SCREEN = ROOT / "docs" / "screens" / "ui.svg"
 SIZE = (108, 30)
+FONTS = '"DejaVu Sans Mono", Menlo, Consolas, monospace'
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 CART = '''\
@@ -119,7 +121,13 @@ async def _record(daemon: Resident) -> None:
         await _until(lambda: app.patch_shown == "shop/cart.py")
         await pilot.pause()
         SCREEN.parent.mkdir(exist_ok=True)
-        SCREEN.write_text(app.export_screenshot(title="ckpt ui"))
+        SCREEN.write_text(_at_home(app.export_screenshot(title="ckpt ui")))
+
+
+def _at_home(svg: str) -> str:
+    """Let a picture load nothing from elsewhere: the viewer's own fonts do."""
+    svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+    return re.sub(r"font-family: Fira Code[^;]*;", f"font-family: {FONTS};", svg)
 
 
 async def _until(condition: Callable[[], object]) -> None:

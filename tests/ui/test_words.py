@@ -66,6 +66,8 @@ def test_padding_and_tabs_count_columns():
     assert padded("12", 4, right=True) == "  12"
     assert expanded("a\tb\tc") == "a   b   c"
     assert expanded("日本\t.") == "日本    ."
+    assert expanded("plain") == "plain"
+    assert expanded("\t") == "    "
 
 
 def test_a_line_is_cut_where_it_does_not_fit():

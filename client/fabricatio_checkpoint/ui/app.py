@@ -98,7 +98,7 @@ class TimelineApp(App[None]):
         self._place = heading.place(source.worktree, look.home)
         self._query = ""
         self._rows: tuple[CheckpointRecord | None, ...] = (NOW,)
-        self._sizes: dict[str, Size] = {}
+        self._sizes: dict[str, Size | None] = {}
         self._trouble: str | None = None
         self._mode = Mode.BEFORE
         self._marked: set[str] = set()
@@ -307,9 +307,11 @@ class TimelineApp(App[None]):
             while self.connected and (record := self._next_unsized()) is not None:
                 try:
                     self._sizes[record.id] = await self.source.size(record)
-                except CheckpointError:
+                except CheckpointError as error:
+                    if heading.is_only_gone(error):
+                        break
                     # The row goes on saying that it is not known; whoever selects it hears why.
-                    break
+                    self._sizes[record.id] = None
                 self._timeline_pane.refresh()
 
     def _next_unsized(self) -> CheckpointRecord | None:

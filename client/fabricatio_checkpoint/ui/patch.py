@@ -60,8 +60,8 @@ def _told(data: bytes) -> Iterator[Line]:
 
 
 def _line(role: str, text: str) -> Line:
-    shown = expanded("\t".join(map(visible, text.split("\t"))))
-    return (Span(shown if len(shown) <= _MAX_COLUMNS else shown[:_MAX_COLUMNS] + "…", role),)
+    shown = text if len(text) <= _MAX_COLUMNS else text[:_MAX_COLUMNS] + "…"
+    return (Span(expanded("\t".join(map(visible, shown.split("\t")))), role),)
 
 
 def _limited(lines: list[Line], *, whole: bool, total_bytes: int | None) -> tuple[Line, ...]:

@@ -56,9 +56,10 @@ class Source:
             if change.dir:
                 return ((Span("new, empty directory", "note"),),)
             data = await self._store.cat(compared.to_id, path, max_bytes=patch.MAX_BYTES + 1)
-            return patch.of_file(data[: patch.MAX_BYTES], whole=len(data) <= patch.MAX_BYTES)
+            whole = len(data) <= patch.MAX_BYTES
+            return await in_thread(lambda: patch.of_file(data[: patch.MAX_BYTES], whole=whole))
         found = await self._store.diff_detailed(compared.from_id, compared.to_id, [path], max_bytes=patch.MAX_BYTES)
-        return patch.of_patch(found)
+        return await in_thread(lambda: patch.of_patch(found))
 
     async def plan(self, wish: Wish, *, skip_conflicts: bool) -> RestoreResult:
         """Say what would be done."""

@@ -47,10 +47,10 @@ def cut_path(path: str, columns: int) -> str:
         return path
     if columns <= 0:
         return ""
-    rest = path
-    while cell_len(rest) > columns - 1:
-        rest = rest[1:]
-    return _ELLIPSIS + rest
+    start, left = len(path), columns - 1
+    while start and (left := left - cell_len(path[start - 1])) >= 0:
+        start -= 1
+    return _ELLIPSIS + path[start:]
 
 
 def padded(text: str, columns: int, *, right: bool = False) -> str:
@@ -77,10 +77,11 @@ def fitted(line: Line, columns: int) -> Line:
 
 def expanded(text: str) -> str:
     """Replace tabs by spaces, as columns count."""
-    if "\t" not in text:
-        return text
-    done = ""
-    for part in text.split("\t"):
-        done += part
-        done += " " * (_TAB - cell_len(done) % _TAB)
-    return done.rstrip() if not text.endswith("\t") else done
+    *parts, last = text.split("\t")
+    done, column = [], 0
+    for part in parts:
+        column += cell_len(part)
+        space = _TAB - column % _TAB
+        done.append(part + " " * space)
+        column += space
+    return "".join(done) + last
