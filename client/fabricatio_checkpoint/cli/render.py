@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RichTable", "print_changes", "print_styled", "rich_table"]
 
-_NUMBERS = frozenset({"#", "size", "manual", "auto", "safety"})
+_NUMBERS = frozenset({"#", "size", "files", "manual", "auto", "safety"})
 _LABEL = "bold green"
 # Yellow cannot be read on a light terminal.
 _STYLES = {
