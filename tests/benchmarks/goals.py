@@ -56,6 +56,9 @@ class Run:
         self.options = options
         self.place = place
         base = isolation.private_environment(str(place), os.environ)
+        # Installed packages are compiled when they are installed; sources of an editable one would be compiled anew in
+        # each process.
+        base.pop("PYTHONDONTWRITEBYTECODE", None)
         path = os.pathsep.join([str(Path(ours).parent), base["PATH"]])
         own = {"PYTHONPATH": os.environ["PYTHONPATH"]} if options.python and "PYTHONPATH" in os.environ else {}
         self.environ = {**base, "PATH": path, **own}

@@ -11,7 +11,7 @@ from ckpt_protocol.structs import from_wire, to_wire
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.store.reader import StoreReader
-from support.worktrees import Desk
+from support.worktrees import Desk, opened_files
 
 pytestmark = pytest.mark.core
 
@@ -301,3 +301,19 @@ def test_cat_of_damaged_content_gives_nothing_wrong(desk: Desk):
     desk.save("again")
     assert desk.cat("HEAD", b"f") == desk.cat("#1", b"f") == data
     desk.damaged = True
+
+
+def test_a_page_after_saves_looks_for_no_ref_again(desk: Desk):
+    """What the writer has written itself, the reader of the same store knows."""
+    desk.write(b"f", b"0")
+    desk.save()
+    assert len(desk.list().checkpoints) == 1
+    for number in range(1, 6):
+        desk.write(b"f", b"%d" % number)
+        desk.save(tag="five" if number == 5 else None)
+    with opened_files() as opened:
+        page = desk.list(limit=3)
+    assert [one.seq for one in page.checkpoints] == [6, 5, 4]
+    assert page.checkpoints[0].tags == ["five"]
+    assert page.head == page.checkpoints[0].id
+    assert [path for path in opened if b"/refs/checkpoints/" in path] == []

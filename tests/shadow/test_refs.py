@@ -363,16 +363,17 @@ def test_what_was_added_is_told_only_of_the_list_that_it_was_added_to(bare: Bare
     first, second, third = (bare.commit(seq) for seq in (1, 2, 3))
     refs.write_checkpoint(1, first, None)
     before = refs.checkpoints()
-    assert refs.added_to(before) is None
-    assert refs.added_to(None) is None
+    assert refs.added_to(before, before) is None
+    assert refs.added_to(None, before) is None
     refs.write_checkpoint(3, third, None)
-    assert refs.added_to(before) == (3, third)
-    assert refs.added_to(refs.checkpoints()) is None
-    assert refs.added_to({1: first}) is None
+    assert refs.added_to(before, refs.checkpoints()) == (3, third)
+    assert refs.added_to(before, before) is None
+    assert refs.added_to(refs.checkpoints(), refs.checkpoints()) is None
+    assert refs.added_to({1: first}, refs.checkpoints()) is None
     # One that is not the newest changes the order: all of it is to be looked at.
     last = refs.checkpoints()
     refs.write_checkpoint(2, second, None)
-    assert refs.added_to(last) is None
+    assert refs.added_to(last, refs.checkpoints()) is None
     assert list(refs.checkpoints()) == [1, 2, 3]
 
 

@@ -276,9 +276,11 @@ class PackWriter(ObjectSink):
         self._file = self._index_file = None
 
     def _drop(self) -> None:
+        begun = self._file is not None or self._index_file is not None
         self._close()
-        _unlink_quietly(self._path)
-        _unlink_quietly(self._index_temp)
+        if begun:
+            _unlink_quietly(self._path)
+            _unlink_quietly(self._index_temp)
         self._offset = self._synced = _HEADER_BYTES
 
     def _open(self) -> BinaryIO:

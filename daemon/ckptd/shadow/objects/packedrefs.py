@@ -29,25 +29,45 @@ _Stamp = tuple[int, int, int]
 
 
 class _Content(NamedTuple):
-    """``peeled`` are the lines that follow a ref of an annotated tag; ``bad`` counts lines that are none."""
+    """``peeled`` are the lines that follow a ref of an annotated tag; ``bad`` counts lines that are none.
+
+    ``below`` are the refs by the prefixes that have been asked for, their names without them.
+    """
 
     refs: dict[bytes, bytes]
     peeled: dict[bytes, bytes]
     header: bytes
     bad: int
+    below: dict[bytes, dict[bytes, bytes]]
+
+
+class _Known(NamedTuple):
+    """What was read, and of which file; ``stamp`` None: it has to be read again."""
+
+    stamp: _Stamp | None
+    content: _Content
 
 
 class PackedRefs:
-    """Reads and rewrites one store's file; ids are 40 hex digits."""
+    """Reads and rewrites one store's file; ids are 40 hex digits. Several threads may read, one of them writes."""
 
     def __init__(self, git_dir: bytes) -> None:
         self.path: Final = os.path.join(git_dir, b"packed-refs")
-        self._stamp: _Stamp | None = None
-        self._content = _parse(b"")
+        self._known = _Known(None, _parse(b""))
 
     def refs(self) -> Mapping[bytes, bytes]:
         """Give all packed refs by their full names; the file is read again only if it may have changed."""
         return self._read().refs
+
+    def below(self, prefix: bytes) -> Mapping[bytes, bytes]:
+        """Give the packed refs below a prefix, named without it; a long history is gone through once for each."""
+        content = self._read()
+        found = content.below.get(prefix)
+        if found is None:
+            length = len(prefix)
+            found = {name[length:]: oid for name, oid in content.refs.items() if name.startswith(prefix)}
+            content.below[prefix] = found
+        return found
 
     def bad_lines(self) -> int:
         """Count the lines that cannot be read."""
@@ -68,7 +88,8 @@ class PackedRefs:
         data = b"".join(lines)
         self._replace(data)
         # What we have written ourselves need not be read again: whoever replaces it gives it another inode.
-        self._content, self._stamp = _parse(data), self._look()
+        content = _parse(data)
+        self._known = _Known(self._look(), content)
 
     def _replace(self, data: bytes) -> None:
         lock = self.path + b".lock"
@@ -114,13 +135,14 @@ class PackedRefs:
 
     def _read(self) -> _Content:
         now_ns = time.time_ns()
-        stamp = self._look()
-        if stamp is None or stamp != self._stamp:
-            self._content = _parse(read_if_there(self.path) or b"")
-            # What changed just now can change again within the same tick of its clock.
-            settled = stamp is not None and stamp[0] < now_ns - _SETTLED_NS
-            self._stamp = stamp if settled else None
-        return self._content
+        stamp, known = self._look(), self._known
+        if stamp is not None and stamp == known.stamp:
+            return known.content
+        content = _parse(read_if_there(self.path) or b"")
+        # What changed just now can change again within the same tick of its clock.
+        settled = stamp is not None and stamp[0] < now_ns - _SETTLED_NS
+        self._known = _Known(stamp if settled else None, content)
+        return content
 
     def _look(self) -> _Stamp | None:
         try:
@@ -150,4 +172,4 @@ def _parse(data: bytes) -> _Content:
             header = line + b"\n"
         elif line and not line.startswith(b"#"):
             last, bad = b"", bad + 1
-    return _Content(refs, peeled, header, bad)
+    return _Content(refs, peeled, header, bad, {})

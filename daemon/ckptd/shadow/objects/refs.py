@@ -33,12 +33,13 @@ def seq_name(seq: int) -> bytes:
 class _Listed(NamedTuple):
     """The checkpoints as last listed; ``stamp`` None: they have to be listed again.
 
-    ``shorter`` is the same without the newest, where that was just added to it.
+    ``newest`` is the highest of all ``names``; ``shorter`` is the same without the newest, where that was just added.
     """
 
     stamp: tuple[int, int] | None
     by_seq: dict[int, bytes]
     names: frozenset[int]
+    newest: int = 0
     shorter: Mapping[int, bytes] | None = None
 
 
@@ -68,7 +69,10 @@ class StagedCheckpoint(NamedTuple):
 
 
 class Refs:
-    """Reads and writes the refs of one bare repository. Ids are 40 hex digits, as bytes."""
+    """Reads and writes the refs of one bare repository. Ids are 40 hex digits, as bytes.
+
+    One thread writes; others may read beside it, and need not look again for what it has just written.
+    """
 
     def __init__(self, git_dir: bytes) -> None:
         self._git_dir = git_dir
@@ -82,16 +86,20 @@ class Refs:
         """
         return self._list().by_seq
 
-    def added_to(self, known: Mapping[int, bytes] | None) -> tuple[int, bytes] | None:
-        """Give the one checkpoint that there is more than in ``known``, an earlier answer; None: any may differ."""
+    def added_to(self, known: Mapping[int, bytes] | None, now: Mapping[int, bytes]) -> tuple[int, bytes] | None:
+        """Give the one checkpoint that ``now`` has more than ``known``, an earlier answer; None: any may differ."""
         listed = self._listed
-        if known is None or listed.shorter is not known:
+        if known is None or listed.shorter is not known or listed.by_seq is not now:
             return None
-        return next(reversed(listed.by_seq.items()))
+        return next(reversed(now.items()))
 
     def checkpoint_names(self) -> frozenset[int]:
         """Give the sequence numbers of all refs that are there, readable or not."""
         return self._list().names
+
+    def newest_name(self) -> int:
+        """Give the highest sequence number of all refs that are there; 0 where there is none."""
+        return self._list().newest
 
     def info(self, seq: int) -> bytes | None:
         """Give the id of a checkpoint's info commit, where it has one."""
@@ -141,7 +149,8 @@ class Refs:
         ordered = by_seq if seq > last else dict(sorted(by_seq.items()))
         # What we have written ourselves need not be read again.
         shorter = before.by_seq if seq > last else None
-        self._listed = _Listed(self._own_stamp(), ordered, before.names | {seq}, shorter)
+        newest = max(before.newest, seq)
+        self._listed = _Listed(self._own_stamp(), ordered, before.names | {seq}, newest, shorter)
 
     def bring_back(self, found: Mapping[int, tuple[bytes, bytes | None]]) -> None:
         """Make the refs of checkpoints anew, durably and all at once: ids of commit and info by sequence number.
@@ -296,8 +305,10 @@ class Refs:
         found.update((seq, oid) for seq, oid in loose.items() if oid is not None)
         # What changed just now can change again within the same tick of its clock.
         settled = stamp is not None and max(stamp) < now_ns - _SETTLED_NS
-        self._listed = _Listed(stamp if settled else None, dict(sorted(found.items())), frozenset(names | found.keys()))
-        return self._listed
+        every = frozenset(names | found.keys())
+        listed = _Listed(stamp if settled else None, dict(sorted(found.items())), every, max(every, default=0))
+        self._listed = listed
+        return listed
 
     def _stamp(self) -> tuple[int, int] | None:
         """Give what changes with any checkpoint's ref: the times of its folder, and of the packed refs."""
@@ -351,9 +362,8 @@ class Refs:
             names += kept if inside == b"." else [os.path.join(inside, name) for name in kept]
         return names
 
-    def _packed(self, prefix: bytes) -> dict[bytes, bytes]:
-        packed = self._packed_refs.refs()
-        return {name[len(prefix) :]: oid for name, oid in packed.items() if name.startswith(prefix)}
+    def _packed(self, prefix: bytes) -> Mapping[bytes, bytes]:
+        return self._packed_refs.below(prefix)
 
     def _write(self, ref: bytes, commit: bytes) -> None:
         path = os.path.join(self._git_dir, ref)

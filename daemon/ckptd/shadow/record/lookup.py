@@ -13,7 +13,7 @@ from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.resolve import Names, resolve
 from ckptd.shadow.trees.view import UNRECORDED, StoredTree
 
-__all__ = ["Loaded", "Lookup", "Recent"]
+__all__ = ["CheckpointIds", "Loaded", "Lookup", "Recent"]
 
 _CACHE_SIZE: Final = 20_000
 
@@ -26,21 +26,51 @@ class Loaded(NamedTuple):
     root: StoredTree
 
 
+class _Listed(NamedTuple):
+    """Ids as they were made of ``refs``, an answer of Refs.checkpoints()."""
+
+    refs: Mapping[int, bytes] | None
+    by_seq: Mapping[int, str]
+    ids: frozenset[str]
+
+
+class CheckpointIds:
+    """The ids of a store's own checkpoints as text; several threads may ask, as of ``refs``."""
+
+    def __init__(self, refs: Refs) -> None:
+        self.refs: Final = refs
+        self._listed = _Listed(None, {}, frozenset())
+
+    def now(self) -> _Listed:
+        """Give all of them; the very same object comes again while nothing has changed."""
+        refs, listed = self.refs.checkpoints(), self._listed
+        if refs is listed.refs:
+            return listed
+        added = self.refs.added_to(listed.refs, refs)
+        if added is not None:
+            # As after each save: a long history is not gone through for one checkpoint more.
+            seq, one = added[0], added[1].decode("ascii")
+            listed = _Listed(refs, {**listed.by_seq, seq: one}, listed.ids | {one})
+        else:
+            by_seq = {seq: oid.decode("ascii") for seq, oid in refs.items()}
+            listed = _Listed(refs, by_seq, frozenset(by_seq.values()))
+        self._listed = listed
+        return listed
+
+
 class Lookup:
     """Reads the checkpoints of one store. A checkpoint never changes, so each is read once.
 
     With ``legacy``, those of 0.3.6 are found and read, too; ``objects`` must be able to read what they name.
     """
 
-    def __init__(self, objects: ObjectStore, refs: Refs, legacy: LegacyCheckpoints | None = None) -> None:
+    def __init__(self, objects: ObjectStore, ids: CheckpointIds, legacy: LegacyCheckpoints | None = None) -> None:
         self._objects = objects
-        self._refs = refs
+        self._own = ids
+        self._refs = ids.refs
         self._legacy = legacy
         self._cache: dict[str, Checkpoint] = {}
         self._taken_head: tuple[str | None] | None = None
-        self._seen: Mapping[int, bytes] | None = None
-        self._by_seq: Mapping[int, str] = {}
-        self._ids: frozenset[str] = frozenset()
 
     def load(self, checkpoint_id: str) -> Checkpoint:
         """Read a checkpoint by its full id; raises DomainError where its commit is missing or damaged."""
@@ -68,19 +98,7 @@ class Lookup:
 
     def by_seq(self) -> Mapping[int, str]:
         """Give the ids of the store's own checkpoints by sequence number, in order."""
-        refs = self._refs.checkpoints()
-        if refs is self._seen:
-            return self._by_seq
-        added = self._refs.added_to(self._seen)
-        if added is not None:
-            # As after each save: a long history is not gone through for one checkpoint more.
-            seq, one = added[0], added[1].decode("ascii")
-            self._by_seq, self._ids = {**self._by_seq, seq: one}, self._ids | {one}
-        else:
-            self._by_seq = {seq: oid.decode("ascii") for seq, oid in refs.items()}
-            self._ids = frozenset(self._by_seq.values())
-        self._seen = refs
-        return self._by_seq
+        return self._own.now().by_seq
 
     def listed(self) -> Mapping[int, str]:
         """Give what a list shows, in order: the checkpoints of 0.3.6, with numbers up to 0, then the store's own."""
@@ -89,8 +107,7 @@ class Lookup:
 
     def ids(self) -> frozenset[str]:
         """Give the ids of the store's own checkpoints."""
-        self.by_seq()
-        return self._ids
+        return self._own.now().ids
 
     def tags_by_id(self) -> dict[str, list[str]]:
         """Give the sorted tags of each tagged checkpoint."""
@@ -106,16 +123,21 @@ class Lookup:
         head = self._refs.head()
         return head.decode("ascii") if head is not None else None
 
+    def known_head(self) -> str | None:
+        """Give head, if its checkpoint is there."""
+        head = self.head()
+        return head if head in self.ids() else None
+
     def take_head(self, checkpoint_id: str | None) -> None:
         """Take what the owner of the store knows to be head; HEAD may lag behind where the disk is full."""
         self._taken_head = (checkpoint_id,)
 
     def names(self) -> Names:
         """Give what resolve() needs of the store itself, as it is now."""
-        by_seq = self.by_seq()
+        listed = self._own.now()
         tags = {name: oid.decode("ascii") for name, oid in self._refs.tags().items()}
         head = self.head()
-        return Names(by_seq, self._ids, tags, head if head in self._ids else None, self.load)
+        return Names(listed.by_seq, listed.ids, tags, head if head in listed.ids else None, self.load)
 
     def resolve(self, text: str) -> str:
         """Give the full id of what a caller wrote; raises DomainError as resolve() does.

@@ -89,7 +89,7 @@ class ShadowCatalog:
         repository = Repository(folder, metadata, self._settings, self._clock)
         repository.tell_once = [told(path, claims)] if claims else []
         # It runs on another thread, so it reads the old folders by itself, too.
-        reader = StoreReader(folder, repository.objects.suspects, legacy_checkpoints(folder, metadata))
+        reader = StoreReader(folder, repository.objects.suspects, legacy_checkpoints(folder, metadata), repository.ids)
         return OpenedFolder(
             folder, created, StoreWriter(repository), reader, repository.autosave(), repository.interrupted
         )

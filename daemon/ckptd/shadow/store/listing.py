@@ -68,7 +68,7 @@ class Listing:
     def _result(self, *, more: bool) -> ListResult:
         return ListResult(
             checkpoints=self._found,
-            head=self._lookup.names().head,
+            head=self._lookup.known_head(),
             more=more,
             damaged=self._damaged,
             followed=self._followed,

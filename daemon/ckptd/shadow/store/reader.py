@@ -1,4 +1,5 @@
-"""The read-only operations of a store. They share nothing with the writer but what is on disk."""
+"""The read-only operations of a store. All that they share with the writer, beside the disk, is what it knows of refs
+and of objects that have gone bad."""
 
 import base64
 
@@ -10,7 +11,7 @@ from ckptd.errors import DomainError
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore, Suspects
 from ckptd.shadow.record.legacy import LegacyCheckpoints
-from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.record.lookup import CheckpointIds, Lookup
 from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.catting import FileStream
@@ -46,18 +47,22 @@ class StoreReader:
     """Fulfils the core's Reader for one store folder, and what 0.3.6 has of the same worktree."""
 
     def __init__(
-        self, folder: bytes, suspects: Suspects | None = None, legacy: LegacyCheckpoints | None = None
+        self,
+        folder: bytes,
+        suspects: Suspects | None = None,
+        legacy: LegacyCheckpoints | None = None,
+        ids: CheckpointIds | None = None,
     ) -> None:
         self._legacy = legacy
         self._objects = ObjectStore(folder, suspects, legacy.objects if legacy is not None else None)
-        self._lookup = Lookup(self._objects, Refs(folder), legacy)
+        self._lookup = Lookup(self._objects, CheckpointIds(Refs(folder)) if ids is None else ids, legacy)
         self._folder = folder
         self._cat: FileStream | None = None
         self._counts: Counts | None = None
 
     def head(self, params: wire.HeadParams) -> wire.HeadResult:
         """Give head; raises DomainError ``no_checkpoint`` where there is none yet."""
-        head = self._lookup.names().head
+        head = self._lookup.known_head()
         if head is None:
             raise DomainError("no_checkpoint", "there is no checkpoint yet", hint="make one with: ckpt save")
         return wire.HeadResult(id=head)

@@ -31,7 +31,7 @@ from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.legacyfolder import legacy_folders
 from ckptd.shadow.record.living import known_checkpoints
 from ckptd.shadow.record.logtrim import split_log
-from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.record.lookup import CheckpointIds, Lookup
 from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
 from ckptd.shadow.restore.space import free_bytes
@@ -106,7 +106,8 @@ class Repository:
         self.objects: Final = ObjectStore(folder, others=self.legacy.objects if self.legacy is not None else None)
         self.cap: Final = Cap(self.objects, settings.keep.max_bytes)
         self.refs: Final = Refs(folder)
-        self.lookup: Final = Lookup(self.objects, self.refs, self.legacy)
+        self.ids: Final = CheckpointIds(self.refs)
+        self.lookup: Final = Lookup(self.objects, self.ids, self.legacy)
         self.log: Final = OperationLog(os.path.join(folder, b"ckpt", b"log"))
         self._model_path = os.path.join(folder, b"ckpt", b"model")
         self.guard: Final = _guard(folder)
@@ -410,7 +411,7 @@ class Repository:
         return rfc3339(int(self.clock()))
 
     def adopt(self, root: DirNode) -> None:
-        """Take a scan's result, whose objects are durable, as the model; write it to disk when that is due."""
+        """Take a scan's result, whose objects are durable, as the model; write it to disk if that was long ago."""
         before, self.model = self.model, root
         self.watched.adopted(root)
         if root is before:
@@ -548,7 +549,7 @@ class Repository:
     @property
     def next_seq(self) -> int:
         """A number that no checkpoint of this store has ever had."""
-        return max(self.log.next_seq, max(self.refs.checkpoint_names(), default=0) + 1)
+        return max(self.log.next_seq, self.refs.newest_name() + 1)
 
     def _load_model(self) -> None:
         self._fingerprint = self.objects.fingerprint()

@@ -13,7 +13,7 @@ from ckptd.shadow.objects.durable import read_derived
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import Checkpoint, rfc3339
-from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.record.lookup import CheckpointIds, Lookup
 from ckptd.shadow.record.oplog import Intent
 from ckptd.shadow.record.thinning import Keep
 from ckptd.shadow.store.layout import folder_bytes
@@ -29,7 +29,7 @@ def usage_of(
     """Tell of one store; a checkpoint that cannot be read is counted as that. Raises DomainError."""
     objects, refs = ObjectStore(folder), Refs(folder)
     try:
-        lookup = Lookup(objects, refs)
+        lookup = Lookup(objects, CheckpointIds(refs))
         kinds: Counter[str] = Counter()
         known: list[Checkpoint] = []
         for one in lookup.by_seq().values():
