@@ -62,6 +62,18 @@ async def test_it_goes_on_until_nothing_is_left_and_then_rests():
     await with_actor(test, left=3)
 
 
+async def test_a_reader_closes_what_may_be_gone_once_it_is_over():
+    async def test(actor, store):
+        await eventually(lambda: store.tends == 2)
+        assert store.let_gos == 0
+        await actor.read(CREATE, lambda _reader: None, Caller("test"))
+        await actor.write(CREATE, lambda _writer: None, Caller("test"))
+        await eventually(lambda: store.tends == 3)
+        await eventually(lambda: store.let_gos == 1)
+
+    await with_actor(test, left=2)
+
+
 async def test_not_while_requests_keep_coming():
     async def test(actor, store):
         for _ in range(5):

@@ -33,8 +33,8 @@ WEIGHTS = {
     "burst": 1,
     "burst while stopped": 1,
 }
-COUNTS = {"stopped": (50, 2_000), "starved": (400, 400), "burst": (BURST, BURST), "burst while stopped": (BURST, BURST)}
-USUAL = (1, 150)
+COUNTS = {"stopped": (20, 400), "starved": (400, 400), "burst": (BURST, BURST), "burst while stopped": (BURST, BURST)}
+USUAL = (1, 90)
 
 
 def main() -> int:

@@ -127,6 +127,34 @@ def packs(desk: Desk) -> set[str]:
     return {name for name in os.listdir(os.path.join(os.fsdecode(desk.folder), "objects/pack")) if ".pack" in name}
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nobody tells what is open")
+def test_nobody_holds_open_what_is_gone(desk):
+    """A file that is open takes its space, and what libgit2 has mapped is memory, whether or not it has a name."""
+    for number in range(30):
+        desk.write(b"f", b"%d" % number)
+        desk.save()
+        desk.cat("HEAD", b"f")
+    index = desk.reader._objects
+    index._header_by_libgit2(bytes.fromhex(desk.head()))
+    tend(desk)
+    assert gone_but_open(desk.folder)
+    desk.reader.let_go()
+    assert gone_but_open(desk.folder) == []
+    assert desk.cat("#1", b"f") == b"0"
+
+
+def gone_but_open(folder: bytes) -> list[bytes]:
+    found = []
+    for name in os.listdir(b"/proc/self/fd"):
+        try:
+            found.append(os.readlink(b"/proc/self/fd/" + name))
+        except FileNotFoundError:
+            continue
+    with open("/proc/self/maps", "rb") as file:
+        found += [line.split(b" ", 5)[-1].strip() for line in file]
+    return [path for path in found if path.startswith(folder) and path.endswith(b"(deleted)")]
+
+
 def test_a_store_above_its_cap_that_only_a_person_can_make_smaller_says_so(desk):
     desk.configure(keep=Keep(max_bytes=4096))
     desk.write(b"f", os.urandom(3000))
@@ -291,6 +319,22 @@ def test_over_the_cap_more_goes_and_at_once(desk):
     assert desk.repo.objects.packed_bytes() < 25_000
     assert len(desk.list(limit=500).checkpoints) < 20
     verify(desk.folder)
+
+
+def test_a_store_stays_near_its_cap_however_large_it_was_once(desk):
+    cap = 40_000
+    for _ in range(60):
+        desk.write(b"f", os.urandom(4_000))
+        desk.save(kind="auto")
+    desk.configure(keep=Keep(max_bytes=cap))
+    desk.save()
+    tend(desk)
+    assert desk.repo.objects.packed_bytes() < cap * 17 / 16
+    for _ in range(12):
+        desk.write(b"f", os.urandom(1_000))
+        desk.save(kind="auto")
+        tend(desk)
+        assert desk.repo.objects.packed_bytes() < cap * 17 / 16
 
 
 def test_what_was_removed_in_an_earlier_life_is_collected_over_the_cap(desk):

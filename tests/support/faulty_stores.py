@@ -77,6 +77,7 @@ class MemoryStore:
     closes: int = 0
     tends: int = 0
     tends_left: int = 0
+    let_gos: int = 0
     faults: list[str] = field(default_factory=list)
     options: Autosave = SHORT
     plan: WatchPlan = field(default_factory=MemoryPlan)
@@ -132,6 +133,9 @@ class MemoryStore:
         self.tends += 1
         self.tends_left -= 1
         return self.tends_left > 0
+
+    def let_go(self) -> None:
+        self.let_gos += 1
 
     def close(self) -> None:
         self.closes += 1

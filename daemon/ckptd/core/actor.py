@@ -344,7 +344,15 @@ class Actor:
         store = self._store()
         if store is None or self._over or self._state.phase not in (Phase.IDLE, Phase.DIRTY):
             return None
-        return self._writes.submit(store.writer.tend)
+        tending = self._writes.submit(store.writer.tend)
+        tending.add_done_callback(partial(self._tended, store))
+        return tending
+
+    def _tended(self, store: OpenedStore, tending: "asyncio.Future[bool]") -> None:
+        """After the last moment of it, let the reader close what the writer may have taken away."""
+        done = not tending.cancelled() and tending.exception() is None and not tending.result()
+        if done and self._reads.is_running and not self._over:
+            self._reads.submit(store.reader.let_go)
 
     def _start_op(self, request: int) -> None:
         self._tender.busy()

@@ -194,6 +194,10 @@ class Reader(Protocol):
         """Begin to look for damage in the store; nothing of it is changed."""
         ...
 
+    def let_go(self) -> None:
+        """Close what the next read opens again."""
+        ...
+
     def close(self) -> None:
         """Let go of files and memory; nothing else is called afterwards."""
         ...

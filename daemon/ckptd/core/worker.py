@@ -30,6 +30,11 @@ class Worker:
         self._ended: asyncio.Future[None] | None = None
         self._closed = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether there has been a job, and may be another."""
+        return self._thread is not None and not self._closed
+
     def submit(self, job: Callable[[], R], owner: Hashable = None, *, last: bool = False) -> asyncio.Future[R]:
         """Queue a job and give the future of its result or exception; cancelling it leaves the job alone.
 

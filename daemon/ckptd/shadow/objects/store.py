@@ -4,6 +4,7 @@ Everything that is read is hashed: an object is what its id says, or it is an er
 passed over for another, and is counted as missing from then on, so that the next save writes it again.
 """
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -107,6 +108,8 @@ class ObjectStore:
         }
         for name in self._indexes.keys() - names:
             self._drop(name)
+            # It may have that pack open.
+            self._odb = None
         loaded = [self._load(name) for name in sorted(names - self._indexes.keys())]
         # A directory that changed just now can change again within the same tick of its clock; and an index that
         # could not be read may be readable the next time.
@@ -269,6 +272,15 @@ class ObjectStore:
                 pass
         else:
             self.read_own(oid, b"blob")
+
+    def let_go(self) -> None:
+        """Close all packs: one that is gone takes its space on the disk for as long as anybody has it open."""
+        for fd in self._files.values():
+            os.close(fd)
+        self._files.clear()
+        self._odb = None
+        with contextlib.suppress(DomainError):
+            self.refresh()
 
     def close(self) -> None:
         """Close all files."""

@@ -27,7 +27,10 @@ class Cap:
         """Whether the store is above the cap and has grown by a sixteenth of it since it was looked at."""
         if self._looked_at is None:
             return self.is_over()
-        return self._objects.packed_bytes() > max(self._max_bytes, self._looked_at + self._waste)
+        packed = self._objects.packed_bytes()
+        # A collection has made it smaller since: from there on it grows.
+        self._looked_at = min(self._looked_at, packed)
+        return packed > max(self._max_bytes, self._looked_at + self._waste)
 
     def looking(self) -> None:
         """Remember that it is being weighed; what is damaged now is damaged at the next look, too."""

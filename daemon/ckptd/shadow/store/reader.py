@@ -121,6 +121,10 @@ class StoreReader:
         """Begin to look for damage in the store."""
         return Verification(self._folder, self._objects.suspects, params, Asker(caller))
 
+    def let_go(self) -> None:
+        """Close the files that the next read opens again: the writer may have taken some of them away."""
+        self._objects.let_go()
+
     def close(self) -> None:
         """Let go of all files."""
         self._objects.close()
