@@ -179,7 +179,7 @@ class TimelineApp(App[None]):
         """Write the words around the panes."""
         doing = heading.Doing(self.connected, self._busy, self._progress)
         line = heading.heading(self._place, self.status, doing, self.size.width - 2)
-        self._head.update(content((line,)))
+        self._head.update(content((line,)), layout=False)
         known, more = len(self.timeline.records), self.timeline.more
         title = heading.count_title(len(self._rows) - 1, known, more=more, query=self._query)
         record = self.selected
