@@ -11,6 +11,7 @@ __all__ = ["is_store_folder", "may_be_store"]
 
 _METADATA: Final = b"ckpt/metadata.json"
 _LOCK: Final = b".lock"
+_TELLING: Final = frozenset({_LOCK, _LOCK + b"/", b"ckpt", b"ckpt/"})
 
 
 def is_store_folder(dir_fd: int, names: Collection[bytes]) -> bool:
@@ -25,11 +26,14 @@ def may_be_store(*names: Collection[bytes]) -> bool:
 
     Names of directories may end with a slash.
     """
-    return _has(names, _LOCK) or all(_has(names, one) for one in (b"ckpt", b"objects", b"HEAD"))
-
-
-def _has(names: tuple[Collection[bytes], ...], name: bytes) -> bool:
-    return any(name in some or name + b"/" in some for some in names)
+    # Asked of each directory of a worktree: nearly none has a name that matters.
+    for some in names:
+        if some and not _TELLING.isdisjoint(some):
+            break
+    else:
+        return False
+    plain = {name.rstrip(b"/") for some in names for name in some}
+    return _LOCK in plain or plain.issuperset((b"ckpt", b"objects", b"HEAD"))
 
 
 def _exists(dir_fd: int, path: bytes) -> bool:
