@@ -1,6 +1,7 @@
 """Giving memory back to the system after work that needed much of it for a moment."""
 
 import ctypes
+import gc
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -17,6 +18,8 @@ def give_back() -> bool:
     The GNU allocator keeps what was freed below something that is still in use: a third of a model's size after the
     first save of a hundred thousand files.
     """
+    # What a scan has strewn is looked for seldom while others wait.
+    gc.collect()
     trim = _trim()
     return trim is not None and bool(trim(_KEEP_BYTES) >= 0)
 
