@@ -1,5 +1,6 @@
 """Git tree objects: names that may stand in one, and the bytes of one."""
 
+import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -27,6 +28,8 @@ DIRECTORY: Final = 0o040000
 _DOT: Final = ord(".")
 
 _MODES: Final = {b"100644": REGULAR, b"100755": EXECUTABLE, b"120000": LINK, b"40000": DIRECTORY}
+_RECORD: Final = re.compile(rb"(100644|100755|120000|40000) ([^/\0]+)\0(.{20})", re.DOTALL)
+_RECORD_BYTES: Final = len(b" \0") + 20
 _TEXTS: Final = {mode: text for text, mode in _MODES.items()}
 
 
@@ -74,6 +77,21 @@ def parse_tree(data: bytes) -> dict[bytes, TreeEntry]:
     Raises DomainError ``store_damaged`` for what no save of ours writes: a name that is not storable, a name
     twice, a mode that is not one of the four, a cut end. Such a tree is refused as a whole.
     """
+    records = _RECORD.findall(data)
+    entries = {name: TreeEntry(_MODES[mode], oid) for mode, name, oid in records}
+    length = sum([len(mode) + len(name) for mode, name, _ in records]) + len(records) * _RECORD_BYTES
+    # Nothing lies between the records, no name comes twice: it is what saves write. Else it is told what is wrong.
+    if length == len(data) and len(entries) == len(records) and all(map(_is_allowed, entries)):
+        return entries
+    return _parse_strictly(data)
+
+
+def _is_allowed(name: bytes) -> bool:
+    # Only a name with a dot in front can be one of the others that storable() refuses.
+    return name[0] != _DOT or storable(name)
+
+
+def _parse_strictly(data: bytes) -> dict[bytes, TreeEntry]:
     entries: dict[bytes, TreeEntry] = {}
     at = 0
     while at < len(data):
@@ -83,8 +101,7 @@ def parse_tree(data: bytes) -> dict[bytes, TreeEntry]:
         if mode is None or zero < 0 or zero + 21 > len(data):
             raise DomainError("store_damaged", "a tree object of the store is malformed")
         name = data[space + 1 : zero]
-        # Only a name with a dot in front can be one of the others that storable() refuses.
-        if not name or b"/" in name or (name[0] == _DOT and not storable(name)) or name in entries:
+        if not storable(name) or name in entries:
             raise DomainError(
                 "store_damaged", f"a tree object of the store holds the name {name!r}, which must not be restored"
             )
