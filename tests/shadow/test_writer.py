@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from ckptd.shadow.restore.batch import Batch, Tools
 from ckptd.shadow.restore.exchange import Renamer
 from ckptd.shadow.restore.look import Refused
-from ckptd.shadow.restore.writer import BATCH_STEPS
+from ckptd.shadow.restore.writer import ALONE_UNTIL, BATCH_STEPS
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
 from support.restoring import Contents, file, leftovers, link, restore, snapshot, steps_between
@@ -62,7 +63,7 @@ def remove(place: str) -> None:
     shutil.rmtree(place)
 
 
-def turns_into(one: dict, other: dict, renamer: Renamer | None) -> None:
+def turns_into(one: dict, other: dict, renamer: Renamer | None, alone_until: int = ALONE_UNTIL) -> None:
     place = tempfile.mkdtemp(prefix="ckw")
     try:
         here, there = os.path.join(place, "here"), os.path.join(place, "there")
@@ -71,7 +72,7 @@ def turns_into(one: dict, other: dict, renamer: Renamer | None) -> None:
             build(root, tree)
         contents = Contents()
         steps = steps_between(snapshot(here, contents), snapshot(there, contents))
-        outcome = restore(here, steps, contents, renamer=renamer)
+        outcome = restore(here, steps, contents, renamer=renamer, alone_until=alone_until)
         assert (outcome.failed, outcome.kept) == ([], [])
         assert sorted(outcome.written + outcome.deleted) == [step.path for step in steps]
         assert list(differences(here, there)) == []
@@ -96,6 +97,11 @@ def test_any_tree_becomes_any_other(one, other):
 @any_trees(30)
 def test_any_tree_becomes_any_other_without_exchange(one, other):
     turns_into(one, other, Renamer(no_flags))
+
+
+@any_trees(60)
+def test_any_tree_becomes_any_other_with_threads_that_make_it_final(one, other):
+    turns_into(one, other, None, alone_until=0)
 
 
 def with_other_bits(tree: dict) -> dict:
@@ -369,14 +375,47 @@ def test_more_steps_than_a_batch_holds(tmp_path: Path):
         if name == "before-verify":
             highest = max(highest, sum(entry.startswith(".ckpt-") for entry in os.listdir(tmp_path)))
 
-    outcome = restore(str(tmp_path), [Step(name, None, file(name)) for name in many], contents, hooks=at)
+    outcome = restore(
+        str(tmp_path), [Step(name, None, file(name)) for name in many], contents, hooks=at, alone_until=count
+    )
     assert len(outcome.written) == count
-    outcome = restore(str(tmp_path), [Step(name, file(name), file(b"x")) for name in many], Contents(b"x"), hooks=at)
+    outcome = restore(
+        str(tmp_path),
+        [Step(name, file(name), file(b"x")) for name in many],
+        Contents(b"x"),
+        hooks=at,
+        alone_until=count,
+    )
     assert len(outcome.written) == count
     assert highest == BATCH_STEPS
     outcome = restore(str(tmp_path), [Step(name, file(b"x"), None) for name in many], Contents(), hooks=at)
     assert len(outcome.deleted) == count
     assert os.listdir(tmp_path) == []
+
+
+def test_many_steps_are_made_final_beside_the_writing(tmp_path: Path):
+    """By threads, in any order but for directories, which go when they are empty; each is told of once."""
+    count = ALONE_UNTIL + 50
+    for number in range(count):
+        (tmp_path / f"d{number % 7}" / f"e{number}").mkdir(parents=True)
+        (tmp_path / f"d{number % 7}" / f"e{number}" / "f").write_bytes(b"old")
+        (tmp_path / f"f{number}").write_bytes(b"old")
+    contents = Contents(b"old", b"new")
+    before = snapshot(str(tmp_path), contents)
+    after = {b"f%d" % number: file(b"new", 0o644) for number in range(count)}
+    told: list[int] = []
+    threads: set[int] = set()
+    outcome = restore(
+        str(tmp_path),
+        steps_between(before, after),
+        contents,
+        progress=lambda done, _bytes: told.append(done),
+        hooks=lambda point, _path: threads.add(threading.get_ident()) if point == "unlinked" else None,
+    )
+    assert (outcome.failed, outcome.kept) == ([], [])
+    assert snapshot(str(tmp_path), contents) == after
+    assert told == list(range(1, count * 3 + 7 + 1))
+    assert threading.get_ident() not in threads
 
 
 def test_paths_longer_than_the_system_takes_as_one(tmp_path: Path):

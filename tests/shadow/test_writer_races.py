@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ckptd.shadow.restore.exchange import EXCHANGE, Renamer, native_rename
-from ckptd.shadow.restore.writer import Outcome
+from ckptd.shadow.restore.writer import ALONE_UNTIL, Outcome
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.tree import DIRECTORY
 from support.restoring import Contents, file, leftovers, restore
@@ -542,9 +542,12 @@ ALL_POINTS = [
 ]
 
 
+@pytest.mark.parametrize("alone_until", [ALONE_UNTIL, 0], ids=["alone", "threads"])
 @pytest.mark.parametrize("plain", [False, True], ids=["exchange", "plain"])
 @pytest.mark.parametrize("point", ALL_POINTS)
-def test_an_exception_at_any_point_leaves_no_temporary_and_no_third_content(world: World, point: str, plain: bool):
+def test_an_exception_at_any_point_leaves_no_temporary_and_no_third_content(
+    world: World, point: str, plain: bool, alone_until: int
+):
     (world.directory / "g").write_bytes(OLD)
     (world.directory / "h").write_bytes(OLD)
     steps = [
@@ -565,7 +568,7 @@ def test_an_exception_at_any_point_leaves_no_temporary_and_no_third_content(worl
 
     renamer = Renamer(no_flags) if plain else None
     with pytest.raises(Stop):
-        restore(str(world.root), steps, Contents(OLD, NEW), hooks=at, renamer=renamer)
+        restore(str(world.root), steps, Contents(OLD, NEW), hooks=at, renamer=renamer, alone_until=alone_until)
     world.check_outside()
     assert set(world.all_files()) <= {OLD, NEW}
     assert world.file.read_bytes() in (OLD, NEW)

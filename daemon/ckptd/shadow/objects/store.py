@@ -265,6 +265,18 @@ class ObjectStore:
             for at in range(0, len(data), CHUNK_BYTES):
                 yield bytes(data[at : at + CHUNK_BYTES])
 
+    def whole(self, oid: bytes, most_bytes: int) -> bytes | None:
+        """Give a blob of up to ``most_bytes`` in one piece, None for a larger one; errors as chunks() has them."""
+        for index in self._indexes.values():
+            offset = index.find(oid)
+            if offset is not None:
+                data = self._read_packed(index, offset, oid, b"blob", most_bytes)
+                if data is not None and hash_object(b"blob", data) == oid:
+                    return data
+                break
+        # Large, in deltas, elsewhere, or bad: the long way tells which.
+        return b"".join(self.chunks(oid)) if self.size(oid) <= most_bytes else None
+
     def check(self, oid: bytes) -> None:
         """Make sure that a blob of the store itself can be read and is right; errors as read_own() has them."""
         if self.size(oid) > LARGE_BYTES:
@@ -390,15 +402,17 @@ class ObjectStore:
             fd = self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return fd
 
-    def _read_packed(self, index: PackIndex, offset: int, oid: bytes, kind: bytes) -> bytes | None:
-        """Give a packed object's bytes; None where the pack cannot give them."""
+    def _read_packed(
+        self, index: PackIndex, offset: int, oid: bytes, kind: bytes, most_bytes: int | None = None
+    ) -> bytes | None:
+        """Give a packed object's bytes; None where the pack cannot give them, or has more than ``most_bytes`` of it."""
         try:
             fd = self._pack_fd(index.pack_path)
             head = os.pread(fd, 4096, offset)
             number, size, used = _parse_header(head)
             if number not in _KINDS:
-                return self._read_by_libgit2(oid, kind)
-            if _KINDS[number] != kind:
+                return self._read_by_libgit2(oid, kind) if most_bytes is None else None
+            if _KINDS[number] != kind or (most_bytes is not None and size > most_bytes):
                 return None
             return _inflate(fd, offset + used, size, head[used:])
         except OSError as error:

@@ -178,8 +178,8 @@ class Batch:
     def _hook(self, name: str, entry: bytes) -> None:
         self._tools.hook(name, self._prefix + entry)
 
-    def _stage(self, name: bytes, after: State, bits: int) -> Staged:
-        staged = stage(self._spot.fd, self._tools.source, after, bits)
+    def _stage(self, name: bytes, after: State, bits: int, *, replaces: bool) -> Staged:
+        staged = stage(self._spot.fd, self._tools.source, after, bits, replaces=replaces)
         try:
             self._hook("staged", name)
         except BaseException:
@@ -188,7 +188,7 @@ class Batch:
         return staged
 
     def _create(self, name: bytes, after: State) -> None:
-        staged = self._stage(name, after, file_bits(after, None, self._tools.umask))
+        staged = self._stage(name, after, file_bits(after, None, self._tools.umask), replaces=False)
         try:
             self._hook("before-create", name)
             self._place(name, staged)
@@ -207,7 +207,7 @@ class Batch:
         self._tools.written.add(staged.ident[:2])
 
     def _replace(self, name: bytes, before: State, after: State, found: os.stat_result) -> None:
-        staged = self._stage(name, after, file_bits(after, found, self._tools.umask))
+        staged = self._stage(name, after, file_bits(after, found, self._tools.umask), replaces=True)
         try:
             self._hook("before-exchange", name)
             change = self._exchange(name, staged, before)
@@ -224,7 +224,7 @@ class Batch:
 
     def _change_bits(self, name: bytes, before: State, after: State) -> None:
         with opened_regular(self._spot.fd, name) as held:
-            found = confirm_open(held.fd, before)
+            found = confirm_open(held, before)
             if found.st_nlink == 1:
                 self._set_bits(name, held, file_bits(after, found, self._tools.umask))
                 return

@@ -104,17 +104,16 @@ def opened_regular(dir_fd: int, name: bytes) -> Pinned:
     return held
 
 
-def _hash_open(fd: int) -> tuple[bytes | None, os.stat_result]:
-    before = os.fstat(fd)
+def _hash_open(fd: int, before: os.stat_result) -> tuple[bytes | None, os.stat_result]:
     oid = hash_file(fd, before.st_size)
     after = os.fstat(fd)
     # Written to while it was read: no hash says what it holds.
     return (oid if Ident.of(before) == Ident.of(after) else None), after
 
 
-def confirm_open(fd: int, expected: State) -> os.stat_result:
+def confirm_open(held: Pinned, expected: State) -> os.stat_result:
     """Make sure, by content, that an open regular file is what ``expected`` describes. Raises Refused, OSError."""
-    oid, found = _hash_open(fd)
+    oid, found = _hash_open(held.fd, held.found)
     if oid != expected.oid or git_mode(found) != expected.mode:
         raise Refused("changed", _CHANGED)
     return found
@@ -132,7 +131,7 @@ def confirm(dir_fd: int, name: bytes, expected: State) -> os.stat_result:
             raise Refused("changed", _CHANGED)
         return found
     with opened_regular(dir_fd, name) as held:
-        return confirm_open(held.fd, expected)
+        return confirm_open(held, expected)
 
 
 def describe(dir_fd: int, name: bytes) -> State | None:
@@ -144,5 +143,5 @@ def describe(dir_fd: int, name: bytes) -> State | None:
     if mode == LINK:
         return State(mode, hash_object(b"blob", os.readlink(name, dir_fd=dir_fd)))
     with opened_regular(dir_fd, name) as held:
-        oid, _ = _hash_open(held.fd)
+        oid, _ = _hash_open(held.fd, held.found)
     return State(mode, oid) if oid is not None else None

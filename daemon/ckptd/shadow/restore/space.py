@@ -6,7 +6,7 @@ from typing import Final
 
 from ckptd.shadow.trees.step import State, Step
 
-__all__ = ["free_bytes", "missing_bytes", "used_bytes"]
+__all__ = ["free_bytes", "has_plenty", "missing_bytes", "used_bytes"]
 
 _BLOCK_BYTES: Final = 4096
 
@@ -36,6 +36,12 @@ def missing_bytes(
             missing = max(missing, needed - free)
             free += sum(used(step.path) for step in part if _is_file(step.before) and not _only_bits(step)) - needed
     return missing
+
+
+def has_plenty(steps: Sequence[Step], free: int, size_of: Callable[[bytes], int]) -> bool:
+    """Tell whether there is room even if nothing that goes makes any: then it does not matter when it goes."""
+    new = (step.after.oid for step in steps if step.after and not step.after.is_dir and not _only_bits(step))
+    return sum(_rounded(size_of(oid)) for oid in new) <= free
 
 
 def free_bytes(fd: int) -> int | None:

@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from ckptd.shadow.restore.look import Ident, Refused
@@ -23,7 +23,7 @@ _FINISHED: Final = b"f"
 class Source(Protocol):
     """Where content comes from."""
 
-    def chunks(self, oid: bytes) -> Iterator[bytes]:
+    def chunks(self, oid: bytes) -> Iterable[bytes]:
         """Give a blob's content in pieces, checked against its id.
 
         Raises DomainError ``object_missing`` or ``store_damaged``, at the last piece at the latest.
@@ -41,7 +41,11 @@ class Staged(NamedTuple):
 
 def temporary_name(first: bytes = _FINISHED) -> bytes:
     """Make a new name. Its first digit tells, after a crash, what may simply go from what must be looked at."""
-    return b".ckpt-%s%s.tmp" % (first, os.urandom(8).hex().encode()[1:])
+    return b".ckpt-%s%s.tmp" % (first, _random_digits())
+
+
+def _random_digits() -> bytes:
+    return os.urandom(8).hex().encode()[1:]
 
 
 def is_unfinished(name: bytes) -> bool:
@@ -66,18 +70,23 @@ def file_bits(after: State, found: os.stat_result | None, umask: int) -> int:
     return bits | stat.S_IXUSR | (bits & 0o044) >> 2 if executable else bits & ~0o111
 
 
-def stage(dir_fd: int, source: Source, after: State, bits: int) -> Staged:
+def stage(dir_fd: int, source: Source, after: State, bits: int, *, replaces: bool = True) -> Staged:
     """Write the content of ``after`` under a temporary name; nothing is left where that fails.
 
-    A file is readable to its owner alone until it is whole. Raises DomainError from the source, Refused, OSError.
+    A file is readable to its owner alone until it is whole. Where it ``replaces`` something, that will come to have the
+    temporary name, which is one of a finished file then; else it is nobody's but ours for as long as it is there.
+    Raises DomainError from the source, Refused, OSError.
     """
     if after.mode == LINK:
         return _stage_link(dir_fd, source, after)
-    unfinished, name = temporary_name(_UNFINISHED), temporary_name()
+    digits = _random_digits()
+    name = unfinished = b".ckpt-%s%s.tmp" % (_UNFINISHED, digits)
     fd = os.open(unfinished, _CREATE, 0o600, dir_fd=dir_fd)
     try:
         ident = _fill(fd, source.chunks(after.oid), bits)
-        os.rename(unfinished, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+        if replaces:
+            name = b".ckpt-%s%s.tmp" % (_FINISHED, digits)
+            os.rename(unfinished, name, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except BaseException:
         os.unlink(unfinished, dir_fd=dir_fd)
         raise
@@ -106,7 +115,9 @@ def _stage_link(dir_fd: int, source: Source, after: State) -> Staged:
 
 def _fill(fd: int, chunks: Iterable[bytes], bits: int) -> Ident:
     for chunk in chunks:
-        _write_all(fd, chunk)
+        written = os.write(fd, chunk)
+        if written < len(chunk):
+            _write_all(fd, chunk[written:])
     _set_bits(fd, bits)
     return Ident.of(os.fstat(fd))
 

@@ -3,9 +3,11 @@
 The order: directories that must become writable, deletions (deepest first), new directories (topmost first), files
 and links, and at last the permissions of directories (deepest first). Each is done a directory at a time: it is walked
 to from the root, the changes are made so that they can be taken back, and they are made final only if a second walk
-leads to the same directory. A step that can't be done leaves its path as it is; the others go on.
+leads to the same directory. A step that can't be done leaves its path as it is; the others go on. Where there is much
+to do, what is verified is made final by threads, while the next directories are worked on.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,6 +17,7 @@ from ckptd.errors import DomainError
 from ckptd.shadow.restore.batch import Batch, Tools
 from ckptd.shadow.restore.change import Change, undone
 from ckptd.shadow.restore.exchange import Renamer
+from ckptd.shadow.restore.finisher import Finisher
 from ckptd.shadow.restore.handle import Blocked, Directory, parts_of, walk
 from ckptd.shadow.restore.look import Refused, told
 from ckptd.shadow.restore.stage import Source
@@ -22,11 +25,14 @@ from ckptd.shadow.restore.sync import sync
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.tree import storable
 
-__all__ = ["BATCH_STEPS", "Failed", "Outcome", "RestoreWriter", "Source", "sync"]
+__all__ = ["ALONE_UNTIL", "BATCH_STEPS", "Failed", "Outcome", "RestoreWriter", "Source", "sync"]
 
 _AWAY: Final = ("moved", "the worktree itself was moved away or replaced meanwhile")
 BATCH_STEPS: Final = 256
-"""As many files of one directory have a temporary beside them, at most."""
+"""As many files have a temporary beside them at a time, unless threads take those away: so much room is needed."""
+ALONE_UNTIL: Final = 100
+"""A restore of more steps than these has threads make its changes final."""
+_FINISHERS: Final = 2
 
 
 class Failed(NamedTuple):
@@ -57,13 +63,17 @@ class Outcome(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """One piece of a step. An ``optional`` one belongs to no step's result, and may fail."""
+    """One piece of a step. An ``optional`` one belongs to no step's result, and may fail.
+
+    One that is ``last`` finds what it needs only when everything before it is final.
+    """
 
     number: int
     parent: bytes
     do: Callable[[Batch], object]
     removes: bool = False
     optional: bool = False
+    last: bool = False
 
 
 class _Jobs:
@@ -93,7 +103,8 @@ class RestoreWriter:
     ``before-exchange``, ``before-rename``, ``exchanged``, ``before-aside``, ``aside``, ``before-mkdir``, ``mkdir``,
     ``before-chmod``, ``before-verify``, ``verified``, ``before-unlink``, ``unlinked``, ``before-undo``; what it raises
     leaves ``run`` after everything not yet final has been undone. ``at_home`` tells whether the worktree's own
-    directory is still in its place; nothing more is written where it is not.
+    directory is still in its place; nothing more is written where it is not. With more than ``alone_until`` steps
+    ``progress``, and the hooks from ``before-unlink`` on, are called in other threads, too.
     """
 
     def __init__(
@@ -108,9 +119,13 @@ class RestoreWriter:
         hooks: Callable[[str, bytes], None] = lambda _name, _path: None,
         renamer: Renamer | None = None,
         at_home: Callable[[], bool] = lambda: True,
+        alone_until: int = ALONE_UNTIL,
     ) -> None:
         self._root_fd: Final = root_fd
         self._at_home: Final = at_home
+        self._alone_until: Final = alone_until
+        self._finisher = Finisher(0)
+        self._counting: Final = threading.Lock()
         self._leaving = False
         self._root_dev: Final = root_dev
         self._cancelled: Final = cancelled
@@ -134,6 +149,7 @@ class RestoreWriter:
         self._steps, self._failed, self._kept, self._unlocked = steps, {}, set(), {}
         self._tools, self._begun, self._finished, self._leaving = self._new_tools(), set(), False, False
         jobs = self._plan()
+        self._finisher = Finisher(_FINISHERS if len(steps) > self._alone_until else 0)
         try:
             self._phase(jobs.unlocks)
             self._phase(jobs.removals, deepest_first=True)
@@ -143,6 +159,8 @@ class RestoreWriter:
             self._finished = True
         finally:
             self._leaving = True
+            self._finisher.close()
+            self._finisher = Finisher(0)
             self._phase(self._relocks(), deepest_first=True)
         return self._outcome()
 
@@ -170,7 +188,7 @@ class RestoreWriter:
                 if before.is_dir
                 else partial(Batch.delete, name=name, before=before)
             )
-            jobs.removals.append(_Job(index, parent, do, removes=True))
+            jobs.removals.append(_Job(index, parent, do, removes=True, last=before.is_dir))
         if _locked(before) and not (after is not None and after.is_dir and after.perm is None):
             jobs.unlocks.append(_Job(index, parent, partial(self._unlock, index=index, name=name), optional=True))
         if after is None:
@@ -203,8 +221,12 @@ class RestoreWriter:
             live = [job for job in batch if job.number not in self._failed and job.number not in self._kept]
             if live:
                 self._run_batch(parent, live)
+        self._finisher.wait()
 
     def _run_batch(self, parent: bytes, jobs: list[_Job]) -> None:
+        self._finisher.check()
+        if any(job.last for job in jobs):
+            self._finisher.wait()
         if not self._is_at_home():
             for job in jobs:
                 self._fail(job, *_AWAY)
@@ -219,11 +241,16 @@ class RestoreWriter:
             for job in jobs:
                 self._fail(job, *told(error))
             return
-        with here:
+        try:
             self._hook("opened", parent)
-            self._work(here, parent, jobs)
+            pending = self._work(here, parent, jobs)
+        except BaseException:
+            here.close()
+            raise
+        self._finisher.take(partial(self._finish, here, pending))
 
-    def _work(self, here: Directory, parent: bytes, jobs: list[_Job]) -> None:
+    def _work(self, here: Directory, parent: bytes, jobs: list[_Job]) -> deque[tuple[_Job, Change]]:
+        """Make the changes; give those that are verified, and are to be made final."""
         batch = Batch(self._tools, here.fd, here.dev, parent)
         pending: deque[tuple[_Job, Change]] = deque()
         try:
@@ -234,12 +261,20 @@ class RestoreWriter:
             problem = self._misplaced(here, parent)
             if problem is None:
                 self._hook("verified", parent)
-                self._commit(pending)
             else:
                 self._undo(pending, jobs, problem)
         except BaseException:
             _undo_silently([change for _, change in pending] + batch.take())
             raise
+        return pending
+
+    def _finish(self, here: Directory, pending: deque[tuple[_Job, Change]]) -> None:
+        with here:
+            try:
+                self._commit(pending)
+            except BaseException:
+                _undo_silently([change for _, change in pending])
+                raise
 
     def _attempt(self, batch: Batch, job: _Job) -> None:
         if not job.optional and self._cancelled():
@@ -275,8 +310,9 @@ class RestoreWriter:
                 self._fail(job, reason, _joined(detail, undone(change)))
             else:
                 if not job.optional:
-                    self._begun.add(job.number)
-                    self._progress(len(self._begun), 0)
+                    with self._counting:
+                        self._begun.add(job.number)
+                        self._progress(len(self._begun), 0)
             pending.popleft()
             self._hook("unlinked", path)
 

@@ -20,8 +20,8 @@ from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import HashOnly, PackWriter
 from ckptd.shadow.record.info import write_info_tree
 from ckptd.shadow.record.oplog import Intent, Outcome
-from ckptd.shadow.restore.space import free_bytes, missing_bytes, used_bytes
-from ckptd.shadow.restore.writer import BATCH_STEPS, RestoreWriter, sync
+from ckptd.shadow.restore.space import free_bytes, has_plenty, missing_bytes, used_bytes
+from ckptd.shadow.restore.writer import ALONE_UNTIL, BATCH_STEPS, RestoreWriter, sync
 from ckptd.shadow.restore.writer import Outcome as Written
 from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.store.answer import answer_done, answer_planned
@@ -29,9 +29,9 @@ from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.intents import intent_of
 from ckptd.shadow.store.passes import passes_of, planned
-from ckptd.shadow.store.place import Place, is_at, is_missing, open_root, require_place
+from ckptd.shadow.store.place import is_at, is_missing, open_root, require_place
 from ckptd.shadow.store.preparing import Prepared, RestoreRequest, prepare
-from ckptd.shadow.store.proving import DAMAGE
+from ckptd.shadow.store.proving import DAMAGE, Proved
 from ckptd.shadow.store.repository import Draft, Repository
 from ckptd.shadow.trees.compare import same_state
 from ckptd.shadow.trees.graft import graft
@@ -77,6 +77,14 @@ def _in_conflict(conflicts: list[Exclusion], blocked: Collection[Exclusion]) -> 
         hint="move them away, or restore the rest with --skip-conflicts",
         paths=paths,
     )
+
+
+def _size_in(content: Proved, oid: bytes) -> int:
+    try:
+        return content.size(oid)
+    except DomainError:
+        # Damage has its own answer, at its own path.
+        return 0
 
 
 class Carrier:
@@ -149,7 +157,7 @@ class Carrier:
         request, steps = prepared.request, prepared.plan.steps
         fresh = pack.oids
         reach("planned")
-        self._refuse_full(steps)
+        roomy = self._refuse_full(steps, prepared.content)
         asker.tell("safety", 0, len(steps))
         draft = self._make_safety(prepared, pack, asker)
         reach("safe")
@@ -162,7 +170,7 @@ class Carrier:
         try:
             self._begin(intent, draft, request.begun)
             reach("begun")
-            written, half_done = self._carry_out(root_fd, steps, prepared.place, asker)
+            written, half_done = self._carry_out(root_fd, prepared, asker, roomy)
         finally:
             os.close(root_fd)
         if not written.failed and not half_done:
@@ -178,8 +186,11 @@ class Carrier:
             self._take_back(intent, len(changed), asker.undisturbed())
         return result
 
-    def _refuse_full(self, steps: Sequence[Step]) -> None:
-        """Stop before anything is written where the worktree's file system has no room for it."""
+    def _refuse_full(self, steps: Sequence[Step], content: Proved) -> bool:
+        """Stop before anything is written where the worktree's file system has no room for it.
+
+        Tell whether there is so much that nothing needs to go before something else can come.
+        """
         repo = self._repo
         root_fd = open_root(repo)
         try:
@@ -187,9 +198,12 @@ class Carrier:
         finally:
             os.close(root_fd)
         if free is None:
-            return
+            return False
+        size_of = partial(_size_in, content)
+        if has_plenty(steps, free, size_of):
+            return True
         missing = missing_bytes(
-            steps, free, lambda path: used_bytes(os.path.join(repo.worktree, path)), self._size_of, BATCH_STEPS
+            steps, free, lambda path: used_bytes(os.path.join(repo.worktree, path)), size_of, BATCH_STEPS
         )
         if missing > 0:
             raise DomainError(
@@ -199,13 +213,7 @@ class Carrier:
                 hint="free some space, then try again",
                 paths=(repo.worktree,),
             )
-
-    def _size_of(self, oid: bytes) -> int:
-        try:
-            return self._repo.objects.size(oid)
-        except DomainError:
-            # Damage has its own answer, at its own path.
-            return 0
+        return False
 
     def _earlier(self, prepared: Prepared) -> list[Step]:
         """Give the steps of what was cut off; they only serve to tell of them, so a checkpoint may be damaged."""
@@ -273,19 +281,19 @@ class Carrier:
                     repo.refs.withdraw_checkpoint(draft.seq)
             raise
 
-    def _carry_out(
-        self, root_fd: int, steps: list[Step], place: Place | None, asker: Asker
-    ) -> tuple[Written, list[bytes]]:
+    def _carry_out(self, root_fd: int, prepared: Prepared, asker: Asker, roomy: bool) -> tuple[Written, list[bytes]]:
         """Write; give what came of it, and the paths that failed when a part of them was done."""
+        steps = prepared.plan.steps
         writer = RestoreWriter(
             root_fd,
-            self._repo.objects,
+            prepared.content,
             umask=_UMASK,
             root_dev=os.fstat(root_fd).st_dev,
             cancelled=asker.is_cancelled,
             progress=asker.progress_of("write", len(steps)),
             hooks=self._repo.settings.hooks,
-            at_home=partial(is_at, self._repo, place, root_fd),
+            at_home=partial(is_at, self._repo, prepared.place, root_fd),
+            alone_until=ALONE_UNTIL if roomy else len(steps),
         )
         written = writer.run(steps)
         reach("restored")

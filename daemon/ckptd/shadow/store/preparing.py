@@ -25,7 +25,7 @@ from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.conditions import NO_CONDITIONS, Conditions, check_conditions
 from ckptd.shadow.store.passes import Before, passes_of, planned, state_before, was_edited
 from ckptd.shadow.store.place import Place, is_missing, open_root, place_of, require_place
-from ckptd.shadow.store.proving import unwritable
+from ckptd.shadow.store.proving import HELD_BYTES, Proved, unwritable
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.trees.compare import Delta, compare, same_state
 from ckptd.shadow.trees.step import State, Step
@@ -108,14 +108,15 @@ class RestoreRequest(NamedTuple):
 class Prepared(NamedTuple):
     """A request, looked at; ``place`` is the directory that was looked at, None for one that is missing.
 
-    ``edited`` are paths that an undo or redo, or one that goes on with what was cut off, overwrites although they have
-    changed since.
+    ``content`` is what the steps write, as far as it could be proved. ``edited`` are paths that an undo or redo, or one
+    that goes on with what was cut off, overwrites although they have changed since.
     """
 
     request: RestoreRequest
     scan: ScanResult
     plan: Plan
     edited: list[bytes]
+    content: Proved
     head_before: str | None
     place: Place | None = None
 
@@ -156,13 +157,14 @@ def prepare(repo: Repository, request: RestoreRequest, sink: ObjectSink, asker: 
         os.close(root_fd)
     if request.paths is not None:
         plan = plan._replace(kept=[path for path in plan.kept if _is_at_or_below(path, request.paths)])
-    plan = _without(plan, unwritable(plan.steps, repo.objects, asker))
+    content = _content_of(repo, request)
+    plan = _without(plan, unwritable(plan.steps, content, asker))
     plan = plan._replace(conflicts=sorted([*plan.conflicts, *request.blocked]))
     edited = sorted({*_edited(request, plan), *edited_meanwhile(repo, request, plan.steps)})
     if request.own_only and edited:
         told = [Exclusion(path, "edited", "it was changed since") for path in edited]
         plan, edited = _without(plan, told), []
-    return Prepared(request, scan, plan, edited, repo.head, place)
+    return Prepared(request, scan, plan, edited, content, repo.head, place)
 
 
 def _prepare_missing(repo: Repository, request: RestoreRequest, asker: Asker) -> Prepared:
@@ -173,8 +175,13 @@ def _prepare_missing(repo: Repository, request: RestoreRequest, asker: Asker) ->
     coverage = Coverage(repo.objects, request.target.root, request.target.info)
     deltas, staying = _select(request, root, Nowhere(), coverage)
     plan = make_plan(deltas, Nowhere(), lambda _path, _is_dir: True, staying)
-    plan = _without(plan, unwritable(plan.steps, repo.objects, asker))
-    return Prepared(request, ScanResult(root, [], [], [], [], 0, 0, 0), plan, [], repo.head)
+    content = _content_of(repo, request)
+    plan = _without(plan, unwritable(plan.steps, content, asker))
+    return Prepared(request, ScanResult(root, [], [], [], [], 0, 0, 0), plan, [], content, repo.head)
+
+
+def _content_of(repo: Repository, request: RestoreRequest) -> Proved:
+    return Proved(repo.objects, 0 if request.dry_run else HELD_BYTES)
 
 
 def _plan(repo: Repository, request: RestoreRequest, scan: ScanResult, disk: Disk) -> Plan:

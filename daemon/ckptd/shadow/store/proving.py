@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.blob import CHUNK_BYTES
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.restore.stage import is_link_target
 from ckptd.shadow.scan.exclusion import Exclusion
@@ -14,19 +15,59 @@ from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.tree import LINK
 
-__all__ = ["DAMAGE", "unwritable"]
+__all__ = ["DAMAGE", "HELD_BYTES", "Proved", "unwritable"]
 
 DAMAGE: Final = frozenset({"object_missing", "store_damaged"})
 _MAX_NAME_BYTES: Final = 255
+HELD_BYTES: Final = 32 * 1024 * 1024
+"""As much of what has been proved is kept in memory until it is written."""
+_SMALL_BYTES: Final = CHUNK_BYTES
 
 
-def unwritable(steps: Iterable[Step], objects: ObjectStore, asker: Asker) -> list[Exclusion]:
+class Proved:
+    """The content that a restore is going to write: read once, proved, and held as long as it is small.
+
+    Up to ``most_bytes`` of blobs are held; the others are read again when they are written, and proved again.
+    """
+
+    def __init__(self, objects: ObjectStore, most_bytes: int = HELD_BYTES) -> None:
+        self._objects: Final = objects
+        self._left_bytes = most_bytes
+        self._held: Final[dict[bytes, bytes]] = {}
+        self._sizes: Final[dict[bytes, int]] = {}
+
+    def prove(self, oid: bytes) -> bytes:
+        """Read a blob and give how it begins; raises DomainError as ObjectStore.chunks() does."""
+        data = self._objects.whole(oid, _SMALL_BYTES)
+        if data is None:
+            start = b""
+            for chunk in self._objects.chunks(oid):
+                start = start or chunk
+            return start
+        self._sizes[oid] = len(data)
+        if len(data) <= self._left_bytes:
+            self._left_bytes -= len(data)
+            self._held[oid] = data
+        return data
+
+    def chunks(self, oid: bytes) -> Iterable[bytes]:
+        """Give a blob's content in pieces; raises DomainError as ObjectStore.chunks() does."""
+        held = self._held.get(oid)
+        return self._objects.chunks(oid) if held is None else (held,)
+
+    def size(self, oid: bytes) -> int:
+        """Give the size of a blob in bytes; raises DomainError ``object_missing``."""
+        known = self._sizes.get(oid)
+        return self._objects.size(oid) if known is None else known
+
+
+def unwritable(steps: Iterable[Step], content: Proved, asker: Asker) -> list[Exclusion]:
     """Give the steps that cannot be done, and why: all content is read and its hash checked.
 
     The reasons are ``object_missing``, ``store_damaged``, ``bad_link`` (no link can have this target) and
     ``bad_name`` (no file system takes it). Raises DomainError ``cancelled``, and what is no fault of one object.
     """
-    proof = _Proof(objects)
+    proof = _Proof(content)
     found = []
     for step in steps:
         asker.check("restore")
@@ -37,8 +78,8 @@ def unwritable(steps: Iterable[Step], objects: ObjectStore, asker: Asker) -> lis
 
 
 class _Proof:
-    def __init__(self, objects: ObjectStore) -> None:
-        self._objects = objects
+    def __init__(self, content: Proved) -> None:
+        self._content = content
         self._known: dict[tuple[bytes, bool], tuple[str, str] | None] = {}
 
     def problem(self, step: Step) -> Exclusion | None:
@@ -56,10 +97,8 @@ class _Proof:
         return None if told is None else Exclusion(step.path, *told)
 
     def _content_problem(self, after: State) -> tuple[str, str] | None:
-        start = b""
         try:
-            for chunk in self._objects.chunks(after.oid):
-                start = start or chunk
+            start = self._content.prove(after.oid)
         except DomainError as error:
             if error.kind not in DAMAGE:
                 raise
