@@ -399,6 +399,8 @@ def history(place: Path, options: argparse.Namespace, ours: str) -> list[Row]:
         took, _ = run.ours.ask(do="many", first=1, last=count, file=edited)
         pages = [run.ours.ask(do="page")[0] for _ in range(20)]
         packed = size_of(next(run.ours.store.glob("worktree_*")) / "objects")
+        # In its idle time it would merge the packs that are about to be read.
+        subprocess.run([*ckpt(run.python), "daemon", "stop"], env=run.environ, check=True, capture_output=True)
         loose = size_unpacked(run)
     finally:
         run.close()
