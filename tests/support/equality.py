@@ -112,6 +112,9 @@ class Equality:
         self._edit([("burst", count)])
 
     def _burst_while_stopped(self, count: int) -> None:
+        # In a directory that is new nobody would be told of anything.
+        self._edit([("burst", 5)])
+        self._compare("burst while stopped")
         with self._signalled(signal.SIGSTOP, signal.SIGCONT):
             self._edit([("burst", count)])
 
