@@ -185,10 +185,10 @@ def test_a_burst_that_overflows_is_noticed_and_healed(watched):
         os.mkdir(desk.path(b"late"))
         desk.write(b"late/f", b"1")
     assert not watched.check()
-    desk.write(b"late/f", b"2")
-    assert watched.check()
-    desk.write(b"a/3", b"3")
-    assert watched.check()
+    # A busy machine may answer too late, and then everything is looked at once more.
+    numbers = iter(range(2, 1000))
+    for name in (b"late/f", b"a/3"):
+        until(lambda name=name: (desk.write(name, b"%d" % next(numbers)), watched.check())[1])
 
 
 def test_a_root_that_is_replaced_ends_it(watched):
