@@ -17,6 +17,7 @@ from ckptd.core.ports import Caller
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.record.logtrim import Bounds
+from ckptd.shadow.store import carrying
 from support import effort
 from support.plainworld import look, parents
 from support.powercut import DATA, NAMES, Disk, State, chances, write
@@ -257,7 +258,10 @@ def undo(desk: Desk, token: str) -> object:
     return desk.undo(token=token)
 
 
-def test_a_reset(desk: Desk):
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_reset(desk: Desk, monkeypatch, threads: bool):
+    if threads:
+        monkeypatch.setattr(carrying, "ALONE_UNTIL", 0)
     known = history(desk)
     first = next(iter(known))
     counts = play_restore(desk, lambda desk, token: desk.reset(first, token=token), known, known[first])
