@@ -1,6 +1,7 @@
 """What every test gets: a home and runtime directory of its own, and a check that no daemon outlives the tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from support import effort, isolation, leftovers
 
 settings.register_profile("ckpt", derandomize=True, deadline=None, database=None)
 settings.load_profile("ckpt")
+
+# A shell has what it starts in the background ignore Ctrl-C, and so would every process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SECONDS_TO_END = 10.0
 _LONG_TIMEOUT_S = 1800

@@ -22,6 +22,8 @@ _FOREIGN_NAMES = (
     "PYTHONPATH",
     "PYTHONHOME",
     "PYTHONSTARTUP",
+    # With it each process that is started would compile all modules anew.
+    "PYTHONDONTWRITEBYTECODE",
     "NOTIFY_SOCKET",
     "LISTEN_FDS",
     "LISTEN_PID",
