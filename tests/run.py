@@ -77,6 +77,8 @@ def _run_all(options: argparse.Namespace, for_pytest: list[str], place: Path, te
     environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(temporary, "hypothesis")
     if options.long:
         environ["CKPT_TEST_LONG"] = "1"
+    elif options.core:
+        environ["CKPT_TEST_BRIEF"] = "1"
     failed = [] if options.core or options.no_lint or options.optional else _lint(place, environ)
     _say_what_is_left_out(options)
     command = [bootstrap.binary(place, "python"), "-m", "pytest", *_pytest_options(options), *for_pytest]
@@ -117,7 +119,7 @@ def _pytest_options(options: argparse.Namespace) -> list[str]:
 
 def _say_what_is_left_out(options: argparse.Namespace) -> None:
     if options.core:
-        print("left out: linters, and tests not marked core (--core)")
+        print("left out: linters, tests not marked core, and three of four generated examples (--core)")
     elif options.no_lint:
         print("left out: linters (--no-lint)")
     if options.optional:

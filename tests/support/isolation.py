@@ -29,6 +29,7 @@ _FOREIGN_NAMES = (
     "LISTEN_PID",
     "LISTEN_FDNAMES",
 )
+_EFFORT = ("CKPT_TEST_LONG", "CKPT_TEST_BRIEF")
 
 
 def short_directory(prefix: str = "ckt") -> str:
@@ -49,8 +50,7 @@ def private_environment(place: str, base: Mapping[str, str]) -> dict[str, str]:
     for name, below in _OURS.items():
         environ[name] = os.path.join(place, below)
         os.makedirs(environ[name], mode=0o700, exist_ok=True)
-    if "CKPT_TEST_LONG" in base:
-        environ["CKPT_TEST_LONG"] = base["CKPT_TEST_LONG"]
+    environ.update({name: base[name] for name in _EFFORT if name in base})
     environ["GIT_CONFIG_NOSYSTEM"] = "1"
     return environ
 
