@@ -23,6 +23,7 @@ OPTIONAL = [
     *(f"tests/client/test_{name}.py" for name in ("fabricatio_roles", "mixin_pydantic", "mixin", "async", "hooks")),
     "tests/e2e/test_many_roles.py",
 ]
+TIMELINE = "tests/ui"
 NEWEST_FOR_OPTIONAL = ("python3.14", "python3.13", "python3.12")
 
 
@@ -81,8 +82,10 @@ def _run_all(options: argparse.Namespace, for_pytest: list[str], place: Path, te
         environ["CKPT_TEST_BRIEF"] = "1"
     failed = [] if options.core or options.no_lint or options.optional else _lint(place, environ)
     _say_what_is_left_out(options)
-    command = [bootstrap.binary(place, "python"), "-m", "pytest", *_pytest_options(options), *for_pytest]
-    status = _step("pytest", command, environ)
+    pytest = [bootstrap.binary(place, "python"), "-m", "pytest", *_pytest_options(options)]
+    status = 0
+    for arguments in _parts(options, for_pytest):
+        status = _step("pytest", [*pytest, *arguments], environ) or status
     if status:
         failed.append("pytest")
     result = status or (1 if failed else 0)
@@ -115,6 +118,13 @@ def _pytest_options(options: argparse.Namespace) -> list[str]:
         chosen += OPTIONAL
     workers = ["-n", "2"] if (os.cpu_count() or 1) >= 2 else []
     return [*chosen, *workers]
+
+
+def _parts(options: argparse.Namespace, for_pytest: list[str]) -> list[list[str]]:
+    """Give the arguments of each run of pytest: the timeline, which draws all the time, has processes of its own."""
+    if options.core or options.optional or any(not one.startswith("-") for one in for_pytest):
+        return [for_pytest]
+    return [[TIMELINE, *for_pytest], [f"--ignore={TIMELINE}", *for_pytest]]
 
 
 def _say_what_is_left_out(options: argparse.Namespace) -> None:

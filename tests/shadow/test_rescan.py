@@ -243,7 +243,7 @@ ACTIONS = (
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_it_sees_what_a_whole_scan_sees(seed: int, rounds: int):
     choose = random.Random(seed)
     with tempfile.TemporaryDirectory() as base:
@@ -261,7 +261,7 @@ def test_it_sees_what_a_whole_scan_sees(seed: int, rounds: int):
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(24), deadline=None)
 def test_a_review_sees_what_a_whole_scan_sees(seed: int, rounds: int):
     """With a clock that is ahead, nothing is too young, so each directory and file is believed as early as can be."""
     choose = random.Random(seed)
