@@ -67,6 +67,6 @@ def test_killed_while_it_deletes_a_store(driver: Driver, verb: str):
 
 
 def test_killed_at_random_times_while_three_clients_save(driver: Driver):
-    for _ in range(effort.examples(6)):
+    for _ in range(effort.examples(4)):
         driver.kill_while_busy()
     assert driver.tally["acknowledged"] > 1
