@@ -192,7 +192,7 @@ def test_a_save(desk: Desk, tag: str | None):
 def test_a_large_save(desk: Desk):
     begin(desk)
     known = {desk.save("first").id: worktree(desk)}
-    for number in range(40):
+    for number in range(12):
         desk.write(b"many/%d/f" % number, random.Random(number).randbytes(2000))
     desk.write(b"big", random.Random(1).randbytes(3 << 20))
     counts = play_save(desk, lambda desk: desk.save("second"), known, worktree(desk))

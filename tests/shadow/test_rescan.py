@@ -178,8 +178,10 @@ def make_dirs(place, path, full, choose):
 
 
 def chmod(place, path, full, choose):
-    os.chmod(full, choose.choice((0o600, 0o644, 0o755, 0o700)), follow_symlinks=os.path.islink(full) is False)
-    place.touch(path)
+    bits = choose.choice((0o600, 0o644, 0o755, 0o700))
+    if not os.path.islink(full):
+        os.chmod(full, bits)
+        place.touch(path)
 
 
 def link(place, path, full, choose):
