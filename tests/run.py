@@ -25,6 +25,9 @@ OPTIONAL = [
     "tests/e2e/test_many_roles.py",
 ]
 TIMELINE = "tests/ui"
+LONG_OPERATIONS = ("gc", "housekeeping", "odd_worktrees", "restore_model", "search", "session_undo", "trail", "verify")
+ONCE = ["tests/crash", *(f"tests/shadow/test_{name}.py" for name in LONG_OPERATIONS)]
+"""What is left of a disk, and what takes long on it, does not depend on the version of Python."""
 NEWEST_FOR_OPTIONAL = ("python3.14", "python3.13", "python3.12")
 
 
@@ -117,8 +120,7 @@ def _step(name: str, command: list[str], environ: dict[str, str]) -> int:
 
 
 def _pytest_options(options: argparse.Namespace) -> list[str]:
-    # What is left of a disk does not depend on the version of Python.
-    chosen = ["-m", "core", "--ignore=tests/crash"] if options.core else []
+    chosen = ["-m", "core", *(f"--ignore={one}" for one in ONCE)] if options.core else []
     if options.optional:
         chosen += OPTIONAL
     workers = ["-n", "2"] if (os.cpu_count() or 1) >= 2 else []
@@ -134,7 +136,7 @@ def _parts(options: argparse.Namespace, for_pytest: list[str]) -> list[list[str]
 
 def _say_what_is_left_out(options: argparse.Namespace) -> None:
     if options.core:
-        print("left out: linters, tests not marked core, crashes, and three of four generated examples (--core)")
+        print("left out: linters, tests not marked core, some that take long, and three of four generated examples (--core)")
     elif options.no_lint:
         print("left out: linters (--no-lint)")
     if options.optional:
