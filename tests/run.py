@@ -136,7 +136,7 @@ def _parts(options: argparse.Namespace, for_pytest: list[str]) -> list[list[str]
 
 def _say_what_is_left_out(options: argparse.Namespace) -> None:
     if options.core:
-        print("left out: linters, tests not marked core, some that take long, and three of four generated examples (--core)")
+        print("left out: linters, tests not marked core, some that take long, most generated examples (--core)")
     elif options.no_lint:
         print("left out: linters (--no-lint)")
     if options.optional:
