@@ -11,12 +11,14 @@ from ckptd.autosave import Autosave
 from ckptd.core.actor import Actor, Terms
 from ckptd.core.autosavers import Autosavers, Unwatched
 from ckptd.core.bus import Bus
+from ckptd.core.caller import Caller
 from ckptd.core.event import Halt, Stop
 from ckptd.core.machine import Phase
 from ckptd.core.ports import Coverage, News
 from ckptd.core.restore_lock import RestoreLocks
 from ckptd.core.subscription import Wanted
 from ckptd.core.watcher import ACTIVE, DEGRADED, POLLING, Health, health_of, pause_s, rescan_s
+from ckptd.errors import DomainError
 from support.faulty_stores import FailsOnceStore, MemoryCatalog, MemoryPlan, MemoryStore, place
 from support.poll import eventually
 
@@ -252,6 +254,22 @@ async def test_a_halt_stops_looking_and_a_save_begins_it_all_again():
         heard = [(await stage.heard.next()).kind for _ in range(len(stage.heard._waiting))]
         assert "autosave.halted" in heard
         assert "watcher.changed" in heard
+
+
+async def test_a_halt_is_told_once_whatever_is_asked_for_meanwhile():
+    def refuse(_writer: object) -> None:
+        raise DomainError("worktree_missing", "as the test wants it")
+
+    async with scene(Unwatched()) as stage:
+        await eventually(lambda: stage.told.rescans >= 1)
+        stage.actor.post(Halt("worktree_missing"))
+        await eventually(lambda: stage.actor.state.phase is Phase.HALTED)
+        for _ in range(3):
+            with pytest.raises(DomainError, match="as the test wants it"):
+                await stage.actor.write(Terms(place(PATH)), refuse, Caller("test"))
+            await eventually(lambda: stage.actor.state.phase is Phase.HALTED)
+        heard = [(await stage.heard.next()).kind for _ in range(len(stage.heard._waiting))]
+        assert heard.count("autosave.halted") == 1
 
 
 async def test_a_failure_is_told_counted_tried_again_and_forgotten_with_the_next_success():

@@ -103,6 +103,8 @@ class TimelineApp(App[None]):
         self._mode = Mode.BEFORE
         self._marked: set[str] = set()
         self._asked_for: object = None
+        self._reading: object = None
+        self._read_again = False
         self._at = Pane.TIMELINE
         # Held here and not looked up: what ends late may still write into them when the screen has gone.
         self._head = Static(id="head")
@@ -407,16 +409,38 @@ class TimelineApp(App[None]):
     @on(Rows.Moved, "#files")
     def _select_file(self) -> None:
         self._retitle()
-        self._read_patch()
+        wanted = self._difference()
+        if wanted is not None and wanted == self._reading:
+            # Begun anew at each look, a patch that takes longer than that would never be there.
+            self._read_again = True
+        else:
+            self._read_patch()
+
+    def _difference(self) -> tuple[object, ...] | None:
+        """What tells the selected file's difference from any other."""
+        change, compared = self._change(), self.compared
+        return None if change is None or compared is None else (compared.title, change.path)
 
     @work(group="patch", exclusive=True)
     async def _read_patch(self) -> None:
-        """Show how the selected file differs."""
-        change, compared = self._change(), self.compared
+        """Show how the selected file differs; once more where it was asked for meanwhile."""
+        mine = self._reading = self._difference()
         self.patch_shown = None
+        try:
+            if mine is not None:
+                await asyncio.sleep(_SETTLE_S)
+            self._read_again = True
+            while self._read_again:
+                self._read_again = False
+                await self._show_patch()
+        finally:
+            if self._reading is mine:
+                self._reading = None
+
+    async def _show_patch(self) -> None:
+        change, compared = self._change(), self.compared
         lines: tuple[Line, ...] = ()
         if change is not None and compared is not None:
-            await asyncio.sleep(_SETTLE_S)
             try:
                 lines = await self.source.patch(compared, change)
             except CheckpointError as error:

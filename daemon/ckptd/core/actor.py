@@ -278,19 +278,20 @@ class Actor:
             return request, await pending.waiter
 
     def _step(self, event: Event) -> None:
-        before = self._state.phase
+        before, was_halted = self._state.phase, self._state.halted is not None
         self._state, effects = advance(self._state, event)
         self.transitions.append(Transition(self._loop.time(), before, event, self._state.phase))
         for effect in effects:
             self._carry_out(effect)
-        self._tell_of(event, before)
+        self._tell_of(event, was_halted=was_halted)
         if self._state.phase in RESTING and not self._state.reads:
             self._tender.at_rest()
             self._at_rest()
 
-    def _tell_of(self, event: Event, before: Phase) -> None:
+    def _tell_of(self, event: Event, *, was_halted: bool) -> None:
         phase = self._state.phase
-        if phase is Phase.HALTED and before is not Phase.HALTED:
+        # Not by the phase: what is asked for while it is halted comes back to it, and is no news.
+        if self._state.halted is not None and not was_halted:
             self._bus.publish("autosave.halted", self._checkpoint_dir, self.path, reason=self._state.halted)
         if isinstance(event, Opened) and phase not in LEAVING:
             self._opened(self._open_or_fail())
