@@ -18,13 +18,11 @@ from pathlib import Path
 from support import bootstrap, isolation
 
 EXIT_CANNOT_PREPARE = 3
-NO_TESTS = 5
 SOURCES = ["protocol/ckpt_protocol", "daemon/ckptd", "client/fabricatio_checkpoint"]
 OPTIONAL = [
     *(f"tests/client/test_{name}.py" for name in ("fabricatio_roles", "mixin_pydantic", "mixin", "async", "hooks")),
     "tests/e2e/test_many_roles.py",
 ]
-TIMELINE = "tests/ui"
 LONG_OPERATIONS = ("gc", "housekeeping", "odd_worktrees", "restore_model", "search", "session_undo", "trail", "verify")
 ONCE = ["tests/crash", *(f"tests/shadow/test_{name}.py" for name in LONG_OPERATIONS)]
 """What is left of a disk, and what takes long on it, does not depend on the version of Python."""
@@ -86,13 +84,8 @@ def _run_all(options: argparse.Namespace, for_pytest: list[str], place: Path, te
         environ["CKPT_TEST_BRIEF"] = "1"
     failed = [] if options.core or options.no_lint or options.optional else _lint(place, environ)
     _say_what_is_left_out(options)
-    pytest = [bootstrap.binary(place, "python"), "-m", "pytest", *_pytest_options(options)]
-    status = 0
-    parts = _parts(options, for_pytest)
-    for arguments in parts:
-        found = _step("pytest", [*pytest, *arguments], environ)
-        # Where tests are chosen, one of the parts may have none of them.
-        status = status if found == NO_TESTS and len(parts) > 1 else found or status
+    command = [bootstrap.binary(place, "python"), "-m", "pytest", *_pytest_options(options), *for_pytest]
+    status = _step("pytest", command, environ)
     if status:
         failed.append("pytest")
     result = status or (1 if failed else 0)
@@ -125,13 +118,6 @@ def _pytest_options(options: argparse.Namespace) -> list[str]:
         chosen += OPTIONAL
     workers = ["-n", "2"] if (os.cpu_count() or 1) >= 2 else []
     return [*chosen, *workers]
-
-
-def _parts(options: argparse.Namespace, for_pytest: list[str]) -> list[list[str]]:
-    """Give the arguments of each run of pytest: the timeline, which draws all the time, has processes of its own."""
-    if options.core or options.optional or any(not one.startswith("-") for one in for_pytest):
-        return [for_pytest]
-    return [[TIMELINE, *for_pytest], [f"--ignore={TIMELINE}", *for_pytest]]
 
 
 def _say_what_is_left_out(options: argparse.Namespace) -> None:
