@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_protocol.checkpoint import DropParams
+from ckpt_protocol.store import GcParams
+from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
+from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.objects.stream import LARGE_BYTES
 from ckptd.shadow.patch.pair import HUGE_BYTES
@@ -220,6 +224,34 @@ def test_the_size_of_a_small_one_made_of_deltas(tmp_path: Path):
         objects.size(b"x" * 20)
     assert caught.value.kind == "object_missing"
     objects.close()
+
+
+def test_packs_are_merged_a_piece_at_a_time(tmp_path: Path):
+    bare = Bare(os.fsencode(tmp_path))
+    oids = [stored(bare, seed)[0] for seed in (1, 2, 3)]
+    with held():
+        assert merge_packs(bare.pack_dir) == 3
+    assert len(bare.packs()) == 1
+    objects = bare.objects()
+    objects.refresh()
+    assert [drained(objects.chunks(oid)) for oid in oids] == [SIZE] * 3
+    objects.close()
+
+
+def test_what_is_dropped_is_collected_a_piece_at_a_time(desk: Desk):
+    ids = []
+    for seed in (1, 2, 3):
+        put(desk, b"big%d" % (seed % 2), seed)
+        ids.append(desk.save().id)
+    # The first of both names; the third checkpoint still has the second one's file.
+    desk.writer.drop(DropParams(**desk.common(), token=desk.token(), ids=ids[:2]), Caller("test"))
+    with held():
+        run = desk.writer.gc(GcParams(**desk.common(), token=desk.token()), Caller("test"))
+        while (result := run.step()) is None:
+            continue
+    assert SIZE < result.removed_bytes < 2 * SIZE
+    for name in (b"big0", b"big1"):
+        assert id_on_disk(desk, name).hex() == desk.paths_of(ids[2])[name][1].decode()
 
 
 def test_a_stream_outlives_its_pack(tmp_path: Path):

@@ -5,14 +5,13 @@ file, or with an entry that no longer has the checksum of its index are left alo
 """
 
 import os
-import zlib
 from collections.abc import Callable
 from typing import Final
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.failpoint import reach
-from ckptd.shadow.objects.pack import PackWriter, entry_header_kind
-from ckptd.shadow.objects.packindex import PackIndex
+from ckptd.shadow.objects.pack import PackWriter
+from ckptd.shadow.objects.packfile import Entry, PackFile
 from ckptd.shadow.objects.syncing import fsync_dir
 
 __all__ = ["LARGEST_BYTES", "merge_packs"]
@@ -20,7 +19,6 @@ __all__ = ["LARGEST_BYTES", "merge_packs"]
 LARGEST_BYTES: Final = 64 * 1024 * 1024
 """Packs above this size are left as they are: copying them gains little."""
 
-_TRAILER_BYTES: Final = 20
 _PLAIN_KINDS: Final = (1, 2, 3, 4)
 
 
@@ -44,8 +42,7 @@ def merge_packs(
             return 0
         writer = PackWriter(pack_dir, lambda _oid: False)
         try:
-            # One pack at a time: all of them together may be more than the memory has room for.
-            copied = [index for path in paths if (index := _copy(path, writer)) is not None]
+            copied = [stem for path in paths if (stem := _copy(path, writer)) is not None]
             if len(copied) < at_least:
                 return 0
             merged = writer.finish()
@@ -53,15 +50,11 @@ def merge_packs(
             writer.abort()
         hook("merged")
         reach("merged")
-        gone = [one for one in copied if merged is not None and one.pack_path != _pack_path(pack_dir, merged)]
+        gone = [stem for stem in copied if merged is not None and stem != os.path.join(pack_dir, merged)]
         _unlink_all(pack_dir, names, gone, hook)
         return len(gone)
     except OSError as error:
         raise from_os_error(error, "merge the packs in", pack_dir) from error
-
-
-def _pack_path(pack_dir: bytes, name: bytes) -> bytes:
-    return os.path.join(pack_dir, name + b".pack")
 
 
 def _pack_of(index_path: bytes) -> bytes:
@@ -75,49 +68,46 @@ def _is_small(path: bytes, largest_bytes: int) -> bool:
         return False
 
 
-def _copy(index_path: bytes, writer: PackWriter) -> PackIndex | None:
-    """Copy a pack's entries; None, and nothing copied, for one that must be left alone."""
-    if os.path.exists(index_path[: -len(b".idx")] + b".keep"):
+def _copy(index_path: bytes, writer: PackWriter) -> bytes | None:
+    """Copy a pack and give its path without an end; None, and nothing copied, where it is to be left alone."""
+    stem = index_path[: -len(b".idx")]
+    if os.path.exists(stem + b".keep"):
         return None
     try:
-        index = PackIndex(index_path)
-        with open(index.pack_path, "rb") as file:
-            data = file.read()
-        entries = _entries(index, data)
-        if not all(_is_sound(data, *entry) for entry in entries):
-            return None
-    except (FileNotFoundError, DomainError):
+        pack = PackFile(index_path)
+    except DomainError:
         return None
-    for oid, start, end, crc in entries:
-        writer.add_raw(oid, data[start:end], crc)
-    return index
+    try:
+        entries = _sound_entries(pack)
+        # A piece at a time: also a single blob may be most of a pack.
+        for entry in entries or ():
+            writer.add_pieces(entry.oid, pack.pieces(entry.start, entry.end))
+        return stem if entries is not None else None
+    finally:
+        pack.close()
 
 
-def _entries(index: PackIndex, data: bytes) -> list[tuple[bytes, int, int, int]]:
-    """Give each entry's id, start, end and checksum, in the order in which they lie in the pack."""
-    ordered = sorted((offset, oid, crc) for oid, offset, crc in index.entries())
-    ends = [offset for offset, _, _ in ordered[1:]] + [len(data) - _TRAILER_BYTES]
-    return [(oid, offset, end, crc) for (offset, oid, crc), end in zip(ordered, ends, strict=True)]
+def _sound_entries(pack: PackFile) -> list[Entry] | None:
+    """Give all entries; None where one is a delta, or is not what the index says."""
+    try:
+        entries = pack.entries()
+        sound = all(pack.head(entry).number in _PLAIN_KINDS and pack.is_sound(entry) for entry in entries)
+    except DomainError:
+        return None
+    return entries if sound else None
 
 
-def _is_sound(data: bytes, _oid: bytes, start: int, end: int, crc: int) -> bool:
-    if not 12 <= start < end <= len(data) - _TRAILER_BYTES or entry_header_kind(data[start]) not in _PLAIN_KINDS:
-        return False
-    return zlib.crc32(data[start:end]) == crc
-
-
-def _unlink_all(pack_dir: bytes, names: list[bytes], gone: list[PackIndex], hook: Callable[[str], None]) -> None:
+def _unlink_all(pack_dir: bytes, names: list[bytes], gone: list[bytes], hook: Callable[[str], None]) -> None:
     # An index over many packs, and bitmaps, would go on naming packs that are no longer there.
     for name in names:
         if name.startswith(b"multi-pack-index") or name.endswith(b".bitmap"):
             os.unlink(os.path.join(pack_dir, name))
-    for one in gone:
-        one.close()
+    for stem in gone:
         # Without its index a pack is invisible; without its pack an index would vouch for nothing.
-        os.unlink(one.path)
+        os.unlink(stem + b".idx")
         hook("unlinking")
         reach("pack-hidden")
-        os.unlink(one.pack_path)
+        os.unlink(stem + b".pack")
     if gone:
         reach("packs-gone")
         fsync_dir(pack_dir)

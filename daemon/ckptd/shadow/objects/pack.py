@@ -15,7 +15,7 @@ from ckptd.shadow.objects.deflate import LEVEL, deflate
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.syncing import Unsynced, sync_folders, sync_together
 
-__all__ = ["KIND_NUMBERS", "TEMP_PREFIX", "HashOnly", "ObjectSink", "PackWriter", "entry_header_kind"]
+__all__ = ["KIND_NUMBERS", "TEMP_PREFIX", "HashOnly", "ObjectSink", "PackWriter"]
 
 KIND_NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 
@@ -125,11 +125,6 @@ class PackWriter(ObjectSink):
         if oid not in self._known and not self._exists(oid):
             self._append(oid, _entry_header(KIND_NUMBERS[kind], len(data)) + deflate(data))
         return oid
-
-    def add_raw(self, oid: bytes, raw: bytes, crc: int) -> None:
-        """Copy an entry of another pack, without deltas, as it is; ``crc`` is the CRC-32 of ``raw``."""
-        if oid not in self._known:
-            self._append(oid, raw, crc)
 
     def has(self, oid: bytes) -> bool:
         """Tell whether an object has been written here."""
@@ -292,13 +287,13 @@ class PackWriter(ObjectSink):
                 raise from_os_error(error, "write a pack to", self._dir) from error
         return self._file
 
-    def _append(self, oid: bytes, raw: bytes, crc: int | None = None) -> None:
+    def _append(self, oid: bytes, raw: bytes) -> None:
         file = self._file or self._open()
         try:
             file.write(raw)
         except OSError as error:
             raise self._broken(error) from error
-        self._note(oid, zlib.crc32(raw) if crc is None else crc, len(raw))
+        self._note(oid, zlib.crc32(raw), len(raw))
 
     def _sync_early(self, file: BinaryIO, offset: int) -> None:
         """Keep the disk busy: else all that is to be durable would wait for the end, and nothing would be heard."""
@@ -341,11 +336,6 @@ class PackWriter(ObjectSink):
         index.flush()
         os.fchmod(index.fileno(), 0o400)
         return [Unsynced(one.fileno(), "write a pack to", self._dir) for one in (file, index)]
-
-
-def entry_header_kind(first: int) -> int:
-    """Give the kind number in the first byte of a pack entry: 1 to 4 are plain objects, 6 and 7 deltas."""
-    return first >> 4 & 7
 
 
 def _entry_header(kind: int, size: int) -> bytes:
