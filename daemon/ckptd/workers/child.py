@@ -11,8 +11,10 @@ from ckpt_protocol.version import BUILD
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.pack import PackWriter
 from ckptd.shadow.objects.packindex import PackIndex
+from ckptd.shadow.scan.entry import KIND, KINDS, OID
 from ckptd.shadow.scan.exclusion import UNREADABLE, UNSTABLE
-from ckptd.shadow.scan.reading import ReadResult, read_file
+from ckptd.shadow.scan.reading import ReadResult, pack_result, read_file
+from ckptd.shadow.trees.tree import join_tree
 from ckptd.workers.message import Inbox, Plain, frame
 
 __all__ = ["main"]
@@ -82,19 +84,31 @@ class _Worker:
         return "settled", list(fresh), self._pack.stem
 
     def read(
-        self, number: int, directory: bytes, identity: list[int], fresh_ns: int, names: list[bytes]
+        self, directory: bytes, identity: list[int], now_ns: int, margin_ns: int, is_all: bool, names: list[bytes]
     ) -> tuple[Any, ...]:
-        """Store some files of a directory."""
+        """Store some files of a directory, and its tree where they are all that it holds."""
         try:
             fd = _walk(self._root_fd, directory, identity)
         except FileNotFoundError:
-            return "done", number, [tuple(ReadResult(None, b"", gone=True))] * len(names)
+            return "done", [tuple(ReadResult(None, b"", gone=True))] * len(names)
         except OSError as error:
-            return "done", number, [tuple(_unopened(error))] * len(names)
+            return "done", [tuple(_unopened(error))] * len(names)
+        results: list[Any] = []
         try:
-            return "done", number, [tuple(read_file(fd, name, self._pack, fresh_ns)) for name in names]
+            for name in names:
+                result = pack_result(read_file(fd, name, self._pack, now_ns - margin_ns), now_ns, margin_ns)
+                results.append(result if isinstance(result, bytes) else tuple(result))
         finally:
             os.close(fd)
+        if is_all:
+            self._add_tree(names, results)
+        return "done", results
+
+    def _add_tree(self, names: list[bytes], results: list[Any]) -> None:
+        """Store the tree that the scan is going to make of the same, and need not write then."""
+        if all(isinstance(entry, bytes) for entry in results):
+            files = [(name, KINDS[entry[KIND]].text, entry[OID]) for name, entry in zip(names, results, strict=True)]
+            self._pack.add(b"tree", join_tree(files, ()))
 
     def close(self) -> None:
         """Leave nothing unfinished behind."""

@@ -1,6 +1,7 @@
 """The daemon's side of its workers: they are started for one scan, given jobs, and gone with it."""
 
 import contextlib
+import fcntl
 import logging
 import os
 import selectors
@@ -24,7 +25,13 @@ _MOST_WORKERS: Final = 4
 _AHEAD: Final = 4
 """So many jobs does a worker have at hand, so that it never waits for the next."""
 
-_READ_BYTES: Final = 1 << 16
+_MOST_AHEAD: Final = 128
+_MOST_AHEAD_BYTES: Final = 8 * 1024 * 1024
+"""While very many wait, so many jobs and bytes of content: the daemon may have something else to do for a moment."""
+
+_PIPE_BYTES: Final = 1 << 20
+
+_READ_BYTES: Final = 1 << 18
 _WAIT_S: Final = 0.05
 _END_S: Final = 5.0
 
@@ -44,6 +51,13 @@ def spawn(environ: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]"
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, close_fds=True, env=environ
     )
+
+
+def _widen(pipe: int) -> None:
+    """Have a pipe take much at a time, where the system lets us: then nobody waits for who is busy."""
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 class ProcessPool:
@@ -76,13 +90,15 @@ class _Worker:
         self.input: Final = process.stdin
         self.output: Final = process.stdout
         self.at_hand: deque[HashJob] = deque()
+        self.ahead_bytes = 0
         self.unsettled: list[HashJob] = []
         self.is_settling = False
         self.stem: bytes | None = None
         self.waiting = bytearray()
         self.inbox = Inbox()
-        os.set_blocking(self.input.fileno(), False)
-        os.set_blocking(self.output.fileno(), False)
+        for pipe in (self.input, self.output):
+            os.set_blocking(pipe.fileno(), False)
+            _widen(pipe.fileno())
         self.say(BUILD, terms.worktree, terms.pack_dir, terms.indexes, tuple(terms.suspects))
 
     def say(self, *values: Plain) -> None:
@@ -127,7 +143,6 @@ class _Run:
         self._fresh: list[HashJob] = []
         self._done: list[HashJob] = []
         self._settled: list[HashJob] = []
-        self._holds = False
         self._failure: DomainError | None = None
         self._selector = selectors.DefaultSelector()
         for worker in workers:
@@ -149,12 +164,8 @@ class _Run:
         return fresh
 
     def settle(self) -> list[HashJob]:
-        """Have what is done made durable; the queue is held back meanwhile."""
-        self._holds = True
-        try:
-            self._settle_workers()
-        finally:
-            self._holds = False
+        """Have what is done made durable. A worker goes on with what it has at hand once it has settled."""
+        self._settle_workers()
         settled, self._settled = self._settled, []
         return settled
 
@@ -166,8 +177,6 @@ class _Run:
             worker.end()
 
     def _settle_workers(self) -> None:
-        while any(worker.at_hand for worker in self._workers):
-            self._exchange(_WAIT_S)
         for worker in self._workers:
             worker.is_settling = True
             worker.say("settle")
@@ -180,7 +189,7 @@ class _Run:
     def _exchange(self, timeout_s: float) -> None:
         for worker in self._workers:
             worker.flush()
-            while not self._holds and self._queue and len(worker.at_hand) < _AHEAD:
+            while self._queue and self._has_room(worker):
                 self._give(worker, self._queue.popleft())
         if not self._workers:
             self._work_alone()
@@ -191,16 +200,24 @@ class _Run:
             raise self._failure
 
     def _work_alone(self) -> None:
-        while self._queue and not self._holds:
+        while self._queue:
             job = self._queue.popleft()
             self._terms.read(job)
             self._fresh.append(job)
             self._done.append(job)
 
+    def _has_room(self, worker: _Worker) -> bool:
+        """Tell whether a worker can be given more. The fewer are left the fewer it gets: all are to end at once."""
+        share = len(self._queue) // (2 * len(self._workers))
+        if worker.ahead_bytes > _MOST_AHEAD_BYTES:
+            share = 0
+        return len(worker.at_hand) < max(_AHEAD, min(_MOST_AHEAD, share))
+
     @staticmethod
     def _give(worker: _Worker, job: HashJob) -> None:
         worker.at_hand.append(job)
-        worker.say("read", len(job.names), job.directory, job.identity, job.fresh_ns, job.names)
+        worker.ahead_bytes += job.content_bytes
+        worker.say("read", job.directory, job.identity, job.now_ns, job.margin_ns, job.is_all, job.names)
 
     def _hear(self, worker: _Worker) -> None:
         try:
@@ -215,7 +232,8 @@ class _Run:
     def _take(self, worker: _Worker, verb: str, values: list[Any]) -> None:
         if verb == "done":
             job = worker.at_hand.popleft()
-            job.results = [ReadResult(*result) for result in values[1]]
+            worker.ahead_bytes -= job.content_bytes
+            job.results = [result if isinstance(result, bytes) else ReadResult(*result) for result in values[0]]
             worker.unsettled.append(job)
             self._fresh.append(job)
         elif verb == "settled":

@@ -1,6 +1,6 @@
 """Reading many files with the help of other processes: what the scan asks of whoever runs them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from ckptd.shadow.objects.pack import PackWriter
@@ -16,21 +16,36 @@ _MOST_NAME_BYTES: Final = 4096
 class HashJob:
     """Some regular files of one directory, none of them large, that are to be read and stored.
 
-    ``directory`` is relative to the worktree, ``identity`` its device and inode, ``fresh_ns`` as read_file() has it.
-    ``results`` are in the order of ``names``; they count once the job is settled. ``owner`` is the scan's own.
+    ``directory`` is relative to the worktree, ``identity`` its device and inode, ``now_ns`` the clock before it was
+    listed and ``margin_ns`` as is_young() has it. ``is_all``: it holds nothing else, so that its tree can be written
+    as well. ``results`` are in the order of ``names``, an entry where nothing was the matter; they count once the job
+    is settled. ``owner`` is the scan's own.
     """
 
-    __slots__ = ("content_bytes", "directory", "fresh_ns", "identity", "name_bytes", "names", "owner", "results")
+    __slots__ = (
+        "content_bytes",
+        "directory",
+        "identity",
+        "is_all",
+        "margin_ns",
+        "name_bytes",
+        "names",
+        "now_ns",
+        "owner",
+        "results",
+    )
 
-    def __init__(self, owner: object, directory: bytes, identity: tuple[int, int], fresh_ns: int) -> None:
+    def __init__(self, owner: object, directory: bytes, identity: tuple[int, int], now_ns: int, margin_ns: int) -> None:
         self.owner = owner
         self.directory = directory
         self.identity = identity
-        self.fresh_ns = fresh_ns
+        self.now_ns = now_ns
+        self.margin_ns = margin_ns
+        self.is_all = False
         self.names: list[bytes] = []
         self.content_bytes = 0
         self.name_bytes = 0
-        self.results: list[ReadResult] = []
+        self.results: Sequence[bytes | ReadResult] = ()
 
     def add(self, name: bytes, size: int) -> bool:
         """Take a file in; False where the job is full."""

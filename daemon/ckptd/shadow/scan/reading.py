@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 from ckptd.errors import from_os_error
 from ckptd.shadow.objects.blob import CHUNK_BYTES, file_chunks, hash_file
 from ckptd.shadow.objects.pack import ObjectSink
-from ckptd.shadow.scan.entry import signature
+from ckptd.shadow.scan.entry import is_young, pack_entry, signature
 from ckptd.shadow.scan.exclusion import SPECIAL, UNREADABLE, UNSTABLE
 
-__all__ = ["STREAM_ABOVE_BYTES", "ReadResult", "read_file", "read_link", "refuse_shortage"]
+__all__ = ["STREAM_ABOVE_BYTES", "ReadResult", "pack_result", "read_file", "read_link", "refuse_shortage"]
 
 _TRIES: Final = 3
 STREAM_ABOVE_BYTES: Final = 8 * CHUNK_BYTES
@@ -35,6 +35,16 @@ class ReadResult(NamedTuple):
     problem: str | None = None
     detail: str | None = None
     ctime_ns: int = 0
+
+
+def pack_result(result: ReadResult, now_ns: int, margin_ns: int) -> bytes | ReadResult:
+    """Give the entry of a file that was read without a problem; any other result as it is.
+
+    ``now_ns`` and ``margin_ns`` as is_young() has them.
+    """
+    if result.oid is None or result.problem is not None:
+        return result
+    return pack_entry(result.oid, result.sign, racy=is_young(result.ctime_ns, now_ns, margin_ns))
 
 
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)

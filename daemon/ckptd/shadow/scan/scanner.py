@@ -38,7 +38,13 @@ from ckptd.shadow.scan.helpers import HashJob, Help, HelperRun
 from ckptd.shadow.scan.look import Look, covers, look_at, look_into
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.mounts import clock_margin_ns, is_local, mounts_below
-from ckptd.shadow.scan.reading import STREAM_ABOVE_BYTES, ReadResult, read_file, read_link, refuse_shortage
+from ckptd.shadow.scan.reading import (
+    STREAM_ABOVE_BYTES,
+    ReadResult,
+    read_file,
+    read_link,
+    refuse_shortage,
+)
 from ckptd.shadow.scan.survey import Survey
 from ckptd.shadow.scan.temporary import is_temporary
 from ckptd.shadow.trees.modes import format_exceptions, is_exception, modes_tree
@@ -627,13 +633,14 @@ class _Walk:
     def _leave_to_others(self, frame: Frame, name: bytes, found: os.stat_result) -> None:
         if not frame.jobs or not frame.jobs[-1].add(name, found.st_size):
             here = os.fstat(frame.fd)
-            job = HashJob(frame, frame.path, (here.st_dev, here.st_ino), frame.now_ns - self.margin_ns)
+            job = HashJob(frame, frame.path, (here.st_dev, here.st_ino), frame.now_ns, self.margin_ns)
             job.add(name, found.st_size)
             frame.jobs.append(job)
 
     def _submit(self, frame: Frame) -> None:
         assert self._run is not None  # it took the files that these jobs are of
         frame.waits = True
+        frame.jobs[0].is_all = len(frame.jobs) == 1 and not (frame.entries or frame.pending or frame.children)
         for job in frame.jobs:
             self._run.submit(job)
         frame.jobs = []
@@ -649,8 +656,12 @@ class _Walk:
     def _take_jobs(self, jobs: list[HashJob]) -> None:
         for job in jobs:
             assert isinstance(job.owner, Frame)  # as _leave_to_others() made it
+            entries = job.owner.entries
             for name, result in zip(job.names, job.results, strict=True):
-                self._note(job.owner, name, result)
+                if isinstance(result, bytes):
+                    entries[name] = result
+                else:
+                    self._note(job.owner, name, result)
 
     def _read_job(self, job: HashJob) -> None:
         """Do a job here after all: nobody is left who could."""
@@ -662,7 +673,8 @@ class _Walk:
             job.results = [moved] * len(job.names)
             return
         try:
-            job.results = [read_file(fd, name, self._sink, job.fresh_ns, self._pulse.beat) for name in job.names]
+            fresh_ns = job.now_ns - job.margin_ns
+            job.results = [read_file(fd, name, self._sink, fresh_ns, self._pulse.beat) for name in job.names]
         finally:
             os.close(fd)
 
