@@ -172,7 +172,8 @@ def peer_python() -> str | None:
         print(f"left out: {PEER} (needs Python 3.12 or newer, none was found)")
         return None
     shutil.rmtree(place, ignore_errors=True)
-    for command in ([maker, "-m", "venv", str(place)], [str(python), "-m", "pip", "install", "-q", PEER]):
+    pip = [str(python), "-m", "pip", "install", "-q"]
+    for command in ([maker, "-m", "venv", str(place)], [*pip, "--upgrade", "pip"], [*pip, PEER]):
         if subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode:
             print(f"left out: {PEER} (could not be installed)")
             return None
