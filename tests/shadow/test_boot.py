@@ -6,7 +6,7 @@ import pytest
 
 from ckptd.shadow.scan.boot import Written, boot_id
 from ckptd.shadow.scan.entry import doubted, is_racy, pack_entry, signature
-from ckptd.shadow.scan.model import dump_model, load_model
+from ckptd.shadow.scan.modelfile import dump_model, load_model
 from support.worktrees import Desk, opened_files
 
 pytestmark = pytest.mark.core

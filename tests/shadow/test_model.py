@@ -1,7 +1,9 @@
 """The model of what the last scan saw: its file form, and what is left of it when objects are lost."""
 
 import hashlib
+import random
 import sys
+import zlib
 
 import msgspec
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import settings as effort_settings
 from hypothesis import strategies as st
 
 from ckptd.shadow.scan.entry import OID, pack_entry
-from ckptd.shadow.scan.model import DirNode, dump_model, iter_nodes, load_model, without_lost
+from ckptd.shadow.scan.model import DirNode, iter_nodes, without_lost
+from ckptd.shadow.scan.modelfile import FORMAT, dump_model, load_model, pack_model
 from ckptd.shadow.trees.tree import DIRECTORY
 from support.effort import examples
 from support.worktrees import Desk, names
@@ -75,37 +78,75 @@ def test_a_damaged_file_is_no_model(root: DirNode, data: st.DataObject):
     assert load_model(whole + b"\0") is None
 
 
+def sealed(*messages: object) -> bytes:
+    packed = map(msgspec.msgpack.encode, messages)
+    return signed(zlib.compress(b"".join(len(one).to_bytes(4) + one for one in packed)))
+
+
 def signed(body: bytes) -> bytes:
-    return hashlib.sha1(body, usedforsecurity=False).digest() + body
+    return body + hashlib.sha1(body, usedforsecurity=False).digest()
 
 
+HEAD = [FORMAT, PRINT]
 RECORD = [b"", 0, 0o755, b"", None, [], {}]
 
 
 @pytest.mark.parametrize(
-    "body",
+    "data",
     [
         b"",
-        b"text",
-        msgspec.msgpack.encode([1, PRINT, [RECORD]]),
-        msgspec.msgpack.encode([3, PRINT, [RECORD]]),
-        msgspec.msgpack.encode([2, PRINT, []]),
-        msgspec.msgpack.encode([2, PRINT, [RECORD, RECORD]]),
-        msgspec.msgpack.encode([2, PRINT, [[b"", 1, 0o755, b"", None, [], {}]]]),
-        msgspec.msgpack.encode([2, PRINT, [RECORD, [b"", -1, 0o755, b"", None, [], {}]]]),
-        msgspec.msgpack.encode([2, PRINT, [[b"", 0, "x", b"", None, [], {}]]]),
-        msgspec.msgpack.encode({"format": 2}),
+        signed(b""),
+        signed(b"text"),
+        signed(zlib.compress(b"")),
+        signed(zlib.compress(b"text")),
+        signed(zlib.compress(b"\0\0\0\x09cut")),
+        hashlib.sha1(msgspec.msgpack.encode([2, PRINT, [RECORD]])).digest()
+        + msgspec.msgpack.encode([2, PRINT, [RECORD]]),
+        sealed([FORMAT - 1, PRINT], [RECORD]),
+        sealed([FORMAT + 1, PRINT], [RECORD]),
+        sealed(HEAD),
+        sealed(HEAD, []),
+        sealed(HEAD, [RECORD, RECORD]),
+        sealed(HEAD, [RECORD], [RECORD]),
+        sealed(HEAD, [[b"", 1, 0o755, b"", None, [], {}]]),
+        sealed(HEAD, [RECORD, [b"", -1, 0o755, b"", None, [], {}]]),
+        sealed(HEAD, [[b"", 0, "x", b"", None, [], {}]]),
+        sealed({"format": FORMAT}, [RECORD]),
+        sealed(HEAD, {"records": []}),
     ],
-    ids=["empty", "text", "older", "newer", "no root", "two roots", "lost child", "negative", "type", "shape"],
 )
-def test_another_format_is_no_model(body: bytes):
-    assert load_model(signed(body)) is None
+def test_another_format_is_no_model(data: bytes):
+    assert load_model(data) is None
 
 
 def test_the_format_that_is_known():
-    loaded = load_model(signed(msgspec.msgpack.encode([2, PRINT, [RECORD]])))
+    loaded = load_model(sealed(HEAD, [RECORD]))
     assert loaded is not None
     assert plain(loaded[0]) == ({}, {}, frozenset(), 0o755, b"", None, 0)
+
+
+def test_a_model_is_packed_in_pieces_of_a_bounded_size():
+    def folder(files: int, number: int = 0) -> DirNode:
+        entries = {
+            b"%d-%d" % (number, one): pack_entry(random.randbytes(20), bytes(36), racy=False) for one in range(files)
+        }
+        return DirNode(entries, {}, frozenset(), 0o755, b"t" * 20, None, None)
+
+    random.seed(7)
+    small = DirNode(
+        {}, {b"d%d" % one: folder(20, one) for one in range(500)}, frozenset(), 0o755, b"r" * 20, None, None
+    )
+    pieces = [*pack_model(small, PRINT)]
+    # Of ten thousand files, some two hundred and fifty at a time.
+    assert len(pieces) >= 10_000 // 300
+    assert load_model(b"".join(pieces)) is not None
+    # One directory is one record, and yet is not compressed in one go.
+    pieces = [*pack_model(folder(10_000), PRINT)]
+    assert len(pieces) >= 10
+    assert max(map(len, pieces)) < 150_000
+    loaded = load_model(b"".join(pieces))
+    assert loaded is not None
+    assert loaded[0].files_below == 10_000
 
 
 def test_a_very_deep_model():

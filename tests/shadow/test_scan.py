@@ -165,7 +165,7 @@ def test_without_a_usable_model_the_answers_are_the_same(desk: Desk, harm: str):
 
 def test_every_flipped_byte_of_a_model_is_noticed(desk: Desk):
     """Content ids in it would go into trees as they are."""
-    from ckptd.shadow.scan.model import dump_model, load_model
+    from ckptd.shadow.scan.modelfile import dump_model, load_model
 
     desk.write(b"d/a", b"1")
     desk.save()

@@ -14,7 +14,7 @@ from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import load_checkpoint
 from ckptd.shadow.record.living import known_checkpoints
 from ckptd.shadow.record.oplog import Intent, Mark, Outcome
-from ckptd.shadow.scan.model import load_model
+from ckptd.shadow.scan.modelfile import load_model
 from ckptd.shadow.store.metadata import read_metadata
 
 __all__ = ["check_records", "check_refs"]

@@ -38,7 +38,8 @@ from ckptd.shadow.restore.space import free_bytes
 from ckptd.shadow.scan.basis import BasisMaker
 from ckptd.shadow.scan.boot import Written, boot_id
 from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
-from ckptd.shadow.scan.model import DirNode, load_model, pack_nodes, seal_records, without_lost
+from ckptd.shadow.scan.model import DirNode, without_lost
+from ckptd.shadow.scan.modelfile import load_model, pack_model
 from ckptd.shadow.scan.scanner import ScanLimits, Scanner, ScanResult
 from ckptd.shadow.store.cap import Cap
 from ckptd.shadow.store.lostrefs import bring_back, is_any_lost
@@ -516,14 +517,14 @@ class Repository:
         # Should it change meanwhile, what is written is still what it was.
         root, fingerprint = self.model, self._fingerprint
         written = Written(boot_id(), int(self.clock() * 1_000_000_000))
-        records = []
-        for record in pack_nodes(root):
-            records.append(record)
+        pieces = []
+        for piece in pack_model(root, fingerprint, written):
+            pieces.append(piece)
             yield
         # Also where the disk refuses it: another time.
         self._written_s = self.clock()
         try:
-            replace_file(self._model_path, seal_records(records, fingerprint, written), durable=False)
+            replace_file(self._model_path, b"".join(pieces), durable=False)
         except DomainError:
             return
         reach("model-written")
