@@ -141,7 +141,7 @@ class Tree:
             self.done["dropped by hand"] += 1
 
     def _restore(self) -> None:
-        from fabricatio_checkpoint.errors import StateError
+        from fabricatio_checkpoint.errors import InputError, StateError
 
         began = time.time()
         try:
@@ -154,8 +154,8 @@ class Tree:
                 self._took(self.store.reset(chosen, skip_conflicts=True))
             else:
                 self._took(self.store.rollback(chosen, f"d{self.chance.randrange(12)}", delete=True))
-        except StateError as error:
-            # Thinned meanwhile, or nothing there to bring back.
+        except (InputError, StateError) as error:
+            # Thinned meanwhile, nothing there to bring back, or a directory that neither side has.
             self.done[f"refused: {error.kind}"] += 1
         finally:
             self.edits.resync(began)
