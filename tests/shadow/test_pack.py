@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
 from ckptd.shadow.objects.deflate import deflate
+from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.pack import HashOnly, PackWriter, _format_index
 from ckptd.shadow.objects.packindex import PackIndex
 from support import isolation
@@ -351,3 +352,22 @@ def test_what_is_deflated_comes_back_and_is_small(size: int, kind: str):
     assert zlib.decompress(packed) == data
     # A small window finds what a large one would, give or take a block's end.
     assert len(packed) <= len(zlib.compress(data, 1)) * 1.01 + 16
+
+
+@pytest.mark.parametrize("step", ["pack-written", "index-synced", "pack-named"])
+def test_git_takes_no_notice_of_a_pack_in_the_making(bare: Bare, step: str):
+    """Whoever looks meanwhile, or after a crash, finds neither its objects nor a fault."""
+    seen: list[bytes] = []
+
+    def look(name: str, _path: bytes) -> None:
+        if name == step:
+            bare.verify()
+            seen.append(bare.git("cat-file", "--batch-all-objects", "--batch-check=%(objectname)"))
+
+    end = listen(look)
+    try:
+        bare.put(b"not there yet")
+    finally:
+        end()
+    assert seen == [b""]
+    bare.verify()

@@ -351,7 +351,7 @@ def test_leftovers_are_swept(desk: Desk):
     desk.close()
     places = (
         "objects/pack/tmp_ckpt_0123.pack",
-        "objects/pack/tmp_ckpt_0123.idx",
+        "objects/pack/tmp_ckpt_0123.index",
         "refs/checkpoints/0000000001.lock",
         "refs/tags/t.lock",
         "refs/checkpoints/.tmp-00",

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ckpt_protocol.version import BUILD
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.pack import TEMP_ENDS
 from ckptd.shadow.scan.helpers import HashJob, HelperRun, HelpTerms
 from ckptd.shadow.scan.reading import ReadResult
 from ckptd.workers.message import Inbox, Plain, frame
@@ -128,7 +129,7 @@ class _Worker:
             self.process.kill()
             self.process.wait()
         if self.stem is not None:
-            for ending in (b".pack", b".idx"):
+            for ending in TEMP_ENDS:
                 with contextlib.suppress(OSError):
                     os.unlink(self.stem + ending)
 

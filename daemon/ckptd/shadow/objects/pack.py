@@ -15,12 +15,15 @@ from ckptd.shadow.objects.deflate import LEVEL, deflate
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.syncing import Unsynced, sync_folders, sync_together
 
-__all__ = ["KIND_NUMBERS", "TEMP_PREFIX", "HashOnly", "ObjectSink", "PackWriter"]
+__all__ = ["KIND_NUMBERS", "TEMP_ENDS", "TEMP_PREFIX", "HashOnly", "ObjectSink", "PackWriter"]
 
 KIND_NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 
 TEMP_PREFIX = b"tmp_ckpt_"
 """Begins the names of packs in the making; what a killed daemon left is found by it."""
+
+TEMP_ENDS = (b".pack", b".index")
+"""End the names of a pack in the making and of its index: whatever ends with ``.idx`` is read by git."""
 
 _SMALL_OFFSET = 0x80000000
 _HEADER_BYTES = 12
@@ -103,8 +106,7 @@ class PackWriter(ObjectSink):
         self._name = b""
         self.stem = os.path.join(self._dir, TEMP_PREFIX + os.urandom(8).hex().encode())
         """Where the unfinished pack and index lie, without their endings."""
-        self._path = self.stem + b".pack"
-        self._index_temp = self.stem + b".idx"
+        self._path, self._index_temp = (self.stem + end for end in TEMP_ENDS)
         self._offset = _HEADER_BYTES
         self._synced = _HEADER_BYTES
         self._written: list[_Written] = []
