@@ -10,7 +10,7 @@ from support.plainworld import Node, World
 from support.worktrees import run_git, verify
 from support.worlds import TEMPORARY, tree_id
 
-__all__ = ["Known", "Ledger"]
+__all__ = ["Known", "Ledger", "left_behind"]
 
 _LEFT_OVER = (b".tmp-", b"tmp_", b".new-", b".old-")
 
@@ -64,13 +64,7 @@ class Ledger:
             for one, known in self.known.items():
                 assert found.get(one) == tree_id(known.world), f"lost: {one} ({known.seq})"
             self.tally["checks of acknowledged"] += len(self.known)
-        left = [
-            os.path.join(folder, name)
-            for top in (bytes(self._mortal.ws), bytes(self._mortal.checkpoint_dir))
-            for folder, folders, files in os.walk(top)
-            for name in [*folders, *files]
-            if name.startswith(_LEFT_OVER) or TEMPORARY.fullmatch(name)
-        ]
+        left = [path for top in (self._mortal.ws, self._mortal.checkpoint_dir) for path in left_behind(bytes(top))]
         assert left == [], f"left behind: {left}"
 
     def stores(self) -> list[bytes]:
@@ -83,3 +77,13 @@ class Ledger:
     def holds(self, node: Node) -> bool:
         oid = hashlib.sha1(b"blob %d\0" % len(node.data) + node.data, usedforsecurity=False).hexdigest()
         return oid in self.git("cat-file", "--batch-all-objects", "--batch-check=%(objectname)").decode()
+
+
+def left_behind(top: bytes) -> list[bytes]:
+    """Give the paths below a directory that only something half-done has, of a worktree or of a store."""
+    return [
+        os.path.join(folder, name)
+        for folder, folders, files in os.walk(top)
+        for name in [*folders, *files]
+        if name.startswith(_LEFT_OVER) or TEMPORARY.fullmatch(name)
+    ]
