@@ -1,4 +1,4 @@
-"""A round of each kind of ``drive.py``, small, with a real daemon: a save by the watcher's word has the disk's tree."""
+"""A round of each kind of ``drive.py``, small, with a real daemon: each save has the tree of what is on disk."""
 
 import os
 import sys
@@ -32,11 +32,23 @@ def test_each_kind_of_edits_by_other_processes():
     assert fall_backs["too many events at once"] > 0, (tally, fall_backs)
 
 
-def begin(place: Place) -> Equality:
+def test_full_scans_after_edits_by_other_processes():
+    with open_place() as place:
+        equality = begin(place, full=True)
+        try:
+            for scenario in ("plain", "during saves", "moves", "links", "moves", "plain"):
+                equality.round(scenario, 30)
+            tally = equality.tally
+        finally:
+            equality.close()
+    assert tally["saves: full"] == tally["saves"] == 6, tally
+
+
+def begin(place: Place, *, full: bool = False) -> Equality:
     before = dict(os.environ)
     os.environ.update(place.environ)
     try:
-        return Equality(place.base, seed=7)
+        return Equality(place.base, seed=7, full=full)
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -1,9 +1,10 @@
-"""Saves by the exact watcher's word, held against what is on disk: whole scenarios, with a real daemon.
+"""Saves held against what is on disk: whole scenarios, with a real daemon.
 
-``Equality(base, seed)`` has a worktree and a daemon that watches it whatever a scan takes. ``round(scenario, count)``
-lets other processes make so many edits, saves as soon as they have ended, and compares the checkpoint's tree with one
-that is made of the disk without the engine (``worlds.tree_id``, now and then git itself), and now and then with a save
-that reads every file. ``tally`` counts; a difference is an AssertionError that names the paths.
+``Equality(base, seed)`` has a worktree and a daemon that watches it whatever a scan takes; with ``full`` each save
+looks at everything instead, by what the last scan knew. ``round(scenario, count)`` lets other processes make so many
+edits, saves as soon as they have ended, and compares the checkpoint's tree with one that is made of the disk without
+the engine (``worlds.tree_id``, now and then git itself), and now and then with a save that reads every file. ``tally``
+counts; a difference is an AssertionError that names the paths.
 """
 
 import os
@@ -36,7 +37,7 @@ _SPIN = "while True: pass"
 class Equality:
     """See the module. ``environ`` is that of the daemon and of the editing processes."""
 
-    def __init__(self, base: Path, seed: int) -> None:
+    def __init__(self, base: Path, seed: int, *, full: bool = False) -> None:
         from fabricatio_checkpoint import CheckpointService
 
         self.root = base / "tree"
@@ -46,6 +47,7 @@ class Equality:
         self._place = str(base)
         self._chance = random.Random(seed)
         self._serial = seed * 1_000_000
+        self._full = full
         self.tally: Counter[str] = Counter()
         for number in range(300):
             path = self.root / f"n{number % 3}" / f"d{number % 25}" / f"n{number % 6}"
@@ -54,7 +56,8 @@ class Equality:
         self._service = CheckpointService(base / "stores", session="equality")
         self._store = self._service.get_store(self.root)
         self._folder = os.fsencode(self._store.usage().store)
-        self._settle()
+        if not full:
+            self._settle()
 
     def close(self) -> None:
         """Let go of the daemon."""
@@ -85,7 +88,7 @@ class Equality:
         editors = self._begin([("all", count), ("moves", count)])
         while any(editor.poll() is None for editor in editors):
             # What it holds of a file that is being written is anybody's guess; the one after the last edit is not.
-            self._store.save("in between")
+            self._store.save("in between", full=self._full)
             self.tally["saves in between"] += 1
         self._end(editors)
 
@@ -175,7 +178,7 @@ class Equality:
         folder = self._chance.choice(sorted(path for path, node in look(bytes(self.root)).items() if node.kind == "d"))
         with open(os.path.join(bytes(self.root), folder, b"mark"), "w") as file:
             file.write(str(self._serial))
-        saved = self._store.save_detailed(f"{scenario} {self._serial}")
+        saved = self._store.save_detailed(f"{scenario} {self._serial}", full=self._full)
         assert saved.created, "a save of an edit made nothing"
         self.tally["saves"] += 1
         self.tally[f"saves: {self._store.show(saved.id).checkpoint.scan}"] += 1

@@ -51,9 +51,10 @@ class Wild:
 
     def _burst(self, count: int) -> Iterator[Callable[[], object]]:
         folder = "burst"
-        os.makedirs(folder, exist_ok=True)
+        # Another run may be at it: even the directory can be gone the next moment.
+        yield lambda: os.makedirs(folder, exist_ok=True)
         for number in range(40):
-            self._put(os.path.join(folder, f"always{number}"), "1")
+            yield lambda number=number: self._put(os.path.join(folder, f"always{number}"), "1")
         for number in range(count):
             name = os.path.join(folder, str(self._chance.randrange(4_000)))
             if number % 997 == 0:
