@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import anyio
-import msgspec
+import anyio.to_thread
 
 from ckpt_protocol import checkpoint, daemon, discover, events, openrpc, store, worktree
 from ckpt_protocol.events import PROGRESS_CAPABILITY
@@ -16,7 +16,7 @@ from ckpt_protocol.structs import Result, WirePath, Worktree, from_wire, to_wire
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 from ckptd.asked import Asked
 from ckptd.core.bus import Bus
-from ckptd.core.caller import Caller
+from ckptd.core.caller import Caller, unless_called_off
 from ckptd.core.subscription import Wanted
 from ckptd.errors import DomainError
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HANDLERS", "Daemon", "Handler"]
 
+R = TypeVar("R")
 R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 _LOOK_AGAIN_S: Final = 0.05
@@ -71,12 +72,8 @@ class _OfWorktree(_InDirectory, Protocol):
 
 
 def _directory(params: _InDirectory) -> bytes:
-    return _real(params.checkpoint_dir)
-
-
-def _real(checkpoint_dir: WirePath) -> bytes:
-    # Two spellings of one directory must not become two owners of the same stores.
-    return os.path.realpath(from_wire(checkpoint_dir))
+    """Give the directory as the client names it: which it is, a thread has to find out."""
+    return from_wire(params.checkpoint_dir)
 
 
 # Params are a Struct of the method's own: the table below is where each meets its function.
@@ -141,35 +138,36 @@ async def list_worktrees(daemon_: Daemon, asked: Asked, params: worktree.ListPar
 
 async def status(daemon_: Daemon, asked: Asked, params: worktree.StatusParams) -> worktree.StatusResult:
     """Compare a worktree with head, and add the state of its actor."""
-    caller = asked.caller
-    directory, place, manager = _directory(params), params.worktree, daemon_.manager
-    result = await manager.write(directory, place, lambda writer: writer.status(params, caller), caller)
-    state, halted = manager.state_of(directory, place)
-    watcher = manager.watcher_of(directory, place)
-    return msgspec.structs.replace(result, state=state, halted=halted, watcher=watcher)
+    return await daemon_.manager.status(params, asked.caller)
 
 
 async def watch(daemon_: Daemon, asked: Asked, params: worktree.WatchParams) -> worktree.WatchResult:
     """Turn autosave on or off, or tell how it is."""
-    directory, place, manager = _directory(params), params.worktree, daemon_.manager
     on = _WANTED[params.action]
-    watcher = await manager.watch(directory, place, asked.caller, on, force=params.force)
-    if on:
-        daemon_.remember(directory)
-    state, halted = manager.state_of(directory, place)
-    return worktree.WatchResult(watcher=watcher, state=state, halted=halted, reboot=daemon_.reboot())
+    directory, watcher, state, halted = await daemon_.manager.watch(
+        _directory(params), params.worktree, asked.caller, on, force=params.force
+    )
+
+    def aside() -> worktree.WatchReboot:
+        if on:
+            daemon_.remember(directory)
+        return daemon_.reboot()
+
+    # Both look into the home directory, which may lie on a mount that does not answer.
+    reboot = await unless_called_off(asked.caller, anyio.to_thread.run_sync(aside, abandon_on_cancel=True))
+    return worktree.WatchResult(watcher=watcher, state=state, halted=halted, reboot=reboot)
 
 
-async def forget(daemon_: Daemon, _asked: Asked, params: worktree.ForgetParams) -> worktree.ForgetResult:
+async def forget(daemon_: Daemon, asked: Asked, params: worktree.ForgetParams) -> worktree.ForgetResult:
     """Delete the store of a worktree."""
-    return await daemon_.manager.forget(_directory(params), params.worktree)
+    return await daemon_.manager.forget(_directory(params), params.worktree, asked.caller)
 
 
-async def adopt(daemon_: Daemon, _asked: Asked, params: worktree.AdoptParams) -> worktree.AdoptResult:
+async def adopt(daemon_: Daemon, asked: Asked, params: worktree.AdoptParams) -> worktree.AdoptResult:
     """Go on with the history of a worktree that was moved."""
     old = from_wire(params.old)
     return await daemon_.manager.adopt(
-        _directory(params), params.worktree, old, force=params.force, dry_run=params.dry_run
+        _directory(params), params.worktree, old, asked.caller, force=params.force, dry_run=params.dry_run
     )
 
 
@@ -270,9 +268,9 @@ async def drop(daemon_: Daemon, asked: Asked, params: checkpoint.DropParams) -> 
     return await daemon_.manager.write(directory, params.worktree, lambda writer: writer.drop(params, caller), caller)
 
 
-async def prune(daemon_: Daemon, _asked: Asked, params: store.PruneParams) -> store.PruneResult:
+async def prune(daemon_: Daemon, asked: Asked, params: store.PruneParams) -> store.PruneResult:
     """Delete the stores of worktrees that are gone."""
-    return await daemon_.manager.prune(_directory(params), dry_run=params.dry_run)
+    return await daemon_.manager.prune(_directory(params), asked.caller, dry_run=params.dry_run)
 
 
 async def usage(daemon_: Daemon, asked: Asked, params: store.UsageParams) -> store.UsageResult:
@@ -290,10 +288,12 @@ async def thin(daemon_: Daemon, asked: Asked, params: store.ThinParams) -> store
 async def gc(daemon_: Daemon, asked: Asked, params: store.GcParams) -> store.GcResult:
     """Collect, a moment at a time: other operations of the worktree come in between."""
     caller, directory, manager = asked.caller, _directory(params), daemon_.manager
-    run = await manager.write(directory, params.worktree, lambda writer: writer.gc(params, caller), caller)
+    run, same = await manager.write(
+        directory, params.worktree, lambda writer: (writer.gc(params, caller), _Same(writer)), caller
+    )
     try:
         while True:
-            result = await manager.write(directory, params.worktree, lambda _writer: run.step(), caller)
+            result = await manager.write(directory, params.worktree, lambda writer: same(writer, run).step(), caller)
             if result is not None:
                 return result
             if run.is_waiting:
@@ -304,6 +304,21 @@ async def gc(daemon_: Daemon, asked: Asked, params: store.GcParams) -> store.GcR
             await manager.write(directory, params.worktree, lambda _writer: run.close(), Caller("ckptd"))
 
 
+class _Same:
+    """Knows the side of a store with which something was begun: its objects are of no use to the thread of another.
+
+    A store may be closed and opened again between two steps, and a checkpoint directory become another one.
+    """
+
+    def __init__(self, side: object) -> None:
+        self._side = side
+
+    def __call__(self, side: object, run: R) -> R:
+        if side is not self._side:
+            raise DomainError("stopping", "the store was closed meanwhile", hint="try again")
+        return run
+
+
 class _Run(Protocol[R_co]):
     """A read that goes on in steps, each in the reader's own thread."""
 
@@ -312,13 +327,15 @@ class _Run(Protocol[R_co]):
     def close(self) -> None: ...
 
 
-async def _in_steps(daemon_: Daemon, params: _OfWorktree, begin: Callable[["Reader"], _Run[R_co]]) -> R_co:
+async def _in_steps(
+    daemon_: Daemon, asked: Asked, params: _OfWorktree, begin: Callable[["Reader"], _Run[R_co]]
+) -> R_co:
     """Do a long read a moment at a time: other reads of the store come in between."""
-    directory, manager = _directory(params), daemon_.manager
-    run = await manager.read(directory, params.worktree, begin)
+    caller, directory, manager = asked.caller, _directory(params), daemon_.manager
+    run, same = await manager.read(directory, params.worktree, lambda reader: (begin(reader), _Same(reader)), caller)
     try:
         while True:
-            result = await manager.read(directory, params.worktree, lambda _reader: run.step())
+            result = await manager.read(directory, params.worktree, lambda reader: same(reader, run).step(), caller)
             if result is not None:
                 return result
     finally:
@@ -329,23 +346,24 @@ async def _in_steps(daemon_: Daemon, params: _OfWorktree, begin: Callable[["Read
 
 async def verify(daemon_: Daemon, asked: Asked, params: store.VerifyParams) -> store.VerifyResult:
     """Look for damage."""
-    return await _in_steps(daemon_, params, lambda reader: reader.verify(params, asked.caller))
+    return await _in_steps(daemon_, asked, params, lambda reader: reader.verify(params, asked.caller))
 
 
 async def export(daemon_: Daemon, asked: Asked, params: checkpoint.ExportParams) -> checkpoint.ExportResult:
     """Write a checkpoint elsewhere."""
-    return await _in_steps(daemon_, params, lambda reader: reader.export(params, asked.caller))
+    return await _in_steps(daemon_, asked, params, lambda reader: reader.export(params, asked.caller))
 
 
 async def search(daemon_: Daemon, asked: Asked, params: checkpoint.SearchParams) -> checkpoint.SearchResult:
     """Look for a text in what checkpoints changed."""
-    return await _in_steps(daemon_, params, lambda reader: reader.search(params, asked.caller))
+    return await _in_steps(daemon_, asked, params, lambda reader: reader.search(params, asked.caller))
 
 
 async def subscribe(daemon_: Daemon, asked: Asked, params: events.SubscribeParams) -> events.SubscribeResult:
     """Send events on this connection from now on."""
+    named = params.checkpoint_dir
     wanted = Wanted(
-        None if params.checkpoint_dir is None else _real(params.checkpoint_dir),
+        None if named is None else await daemon_.manager.real_path(from_wire(named), asked.caller),
         None if params.worktree is None else from_wire(params.worktree.path),
         frozenset(params.kinds),
     )

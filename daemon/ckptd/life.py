@@ -68,7 +68,7 @@ async def live(
     stop = anyio.Event()
     watches = WatchService()
     stores = store_limit(descriptors(), config.cache_size)
-    manager = Manager(catalog, locks.claim, cache_size=stores, watches=watches)
+    manager = Manager(catalog, locks.claim, cache_size=stores, watches=watches, release=locks.release)
     daemon = Daemon(
         manager=manager,
         socket=address.text.encode("utf-8", "surrogateescape"),

@@ -115,7 +115,7 @@ class DataLocks:
         # No file is touched under the mutex: a slow file system holds up nobody who uses another one.
         if held is not None and held.is_at(path):
             return True
-        self._release(checkpoint_dir)
+        self.release(checkpoint_dir)
         if not make and _nothing_to_own(checkpoint_dir, path):
             return held is None
         _prepare(checkpoint_dir)
@@ -127,9 +127,10 @@ class DataLocks:
     def close(self) -> None:
         """Give all locks back."""
         for checkpoint_dir in list(self._held):
-            self._release(checkpoint_dir)
+            self.release(checkpoint_dir)
 
-    def _release(self, checkpoint_dir: bytes) -> None:
+    def release(self, checkpoint_dir: bytes) -> None:
+        """Give back what was owned by this name, if anything was."""
         with self._mutex:
             held = self._held.pop(checkpoint_dir, None)
         if held is not None:
@@ -178,7 +179,7 @@ class DataLocks:
                     paths=(checkpoint_dir,),
                 )
             # It was renamed: the old name leads nowhere any more, and its lock would be in the way of our own.
-            self._release(name)
+            self.release(name)
 
 
 def _open_locked(path: bytes) -> int:

@@ -2,12 +2,10 @@
 
 import asyncio
 import threading
-from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
-from ckpt_protocol.checkpoint import HeadParams, SaveParams
 from ckpt_protocol.structs import from_wire, to_wire
 from ckptd.core.bus import Bus
 from ckptd.core.event import OpDone
@@ -26,50 +24,10 @@ from support.faulty_stores import (
     SlowStore,
     place,
 )
+from support.managed import DIR, OTHER_DIR, A, B, claim, head, kind_of, running, save, write
 from support.poll import eventually
 
 pytestmark = pytest.mark.core
-
-DIR, OTHER_DIR = b"/data", b"/elsewhere"
-A, B = b"/home/u/a", b"/home/u/b"
-
-
-def save(writer):
-    params = SaveParams(checkpoint_dir="/data", worktree=place(A), token="0" * 32)
-    return writer.save(params, Caller("test"))
-
-
-def head(reader):
-    return reader.head(HeadParams(checkpoint_dir="/data", worktree=place(A))).id
-
-
-def claim(_checkpoint_dir, _make):
-    assert threading.current_thread().name.startswith("ckptd-claim ")
-    return True
-
-
-@asynccontextmanager
-async def running(catalog, take=claim, **options):
-    manager = Manager(catalog, take, **options)
-    async with anyio.create_task_group() as tasks:
-        await tasks.start(lambda *, task_status: manager.run(task_status=task_status))
-        try:
-            yield manager
-        finally:
-            await manager.drain()
-    assert manager.stores() == []
-    catalog.check()
-
-
-def write(manager, job=save, path=A, *, create=True, directory=DIR, ino=1, **options):
-    call = manager.write(directory, place(path, ino), job, Caller("test"), create=create, **options)
-    return asyncio.ensure_future(call)
-
-
-async def kind_of(awaitable):
-    with pytest.raises(DomainError) as caught:
-        await awaitable
-    return caught.value.kind
 
 
 async def test_write_and_read():
@@ -87,7 +45,7 @@ async def test_what_happens_is_published_after_it_is_true():
     async with running(catalog, bus=bus) as manager:
         await write(manager)
         await manager.read(DIR, place(A), head)
-        await manager.forget(DIR, place(A))
+        await manager.forget(DIR, place(A), Caller("test"))
     assert bus.seq == 2
     first, second = await heard.next(), await heard.next()
     assert (first.kind, first.checkpoint_dir, first.worktree) == ("checkpoint.created", "/data", to_wire(A))
@@ -186,7 +144,7 @@ async def test_wrong_view_of_a_worktree_is_refused_open_or_not():
         assert await kind_of(write(manager, ino=2)) == "identity_mismatch"
         await write(manager)
         assert await kind_of(write(manager, ino=2)) == "identity_mismatch"
-        assert await kind_of(manager.forget(DIR, place(A, ino=2))) == "identity_mismatch"
+        assert await kind_of(manager.forget(DIR, place(A, ino=2), Caller("test"))) == "identity_mismatch"
         assert await kind_of(manager.open(DIR, place(A, ino=2), force=False)) == "identity_mismatch"
     assert len(catalog.kept[DIR, A].saves) == 1
 
@@ -218,8 +176,8 @@ async def test_claim_is_asked_before_each_request_and_its_error_is_the_answer():
             lambda: manager.read(DIR, place(A), head),
             lambda: manager.open(DIR, place(A), force=False),
             lambda: manager.list(DIR),
-            lambda: manager.prune(DIR, dry_run=False),
-            lambda: manager.forget(DIR, place(A)),
+            lambda: manager.prune(DIR, Caller("test"), dry_run=False),
+            lambda: manager.forget(DIR, place(A), Caller("test")),
         ]
         assert [await kind_of(request()) for request in requests] == ["owned_elsewhere"] * 6
         # Only what may make a store may make the directory for it.
@@ -379,12 +337,12 @@ async def test_forget_finishes_what_runs_then_deletes():
         saving = write(manager)
         gate = catalog.keep(DIR, A).gate
         await eventually(gate.reached.is_set)
-        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A), Caller("test")))
         gate.open()
         assert (await saving).seq == 1
         forgotten = await forgetting
         assert (forgotten.store, forgotten.checkpoints) == ("/data_home_u_a", 1)
-        assert await kind_of(manager.forget(DIR, place(A))) == "not_tracked"
+        assert await kind_of(manager.forget(DIR, place(A), Caller("test"))) == "not_tracked"
         assert manager.stores() == []
 
 
@@ -392,11 +350,11 @@ async def test_requests_during_a_deletion_are_answered_as_if_after_it():
     catalog = SlowDeleteCatalog()
     async with running(catalog) as manager:
         await asyncio.gather(write(manager), write(manager, path=B))
-        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A), Caller("test")))
         await eventually(catalog.gate.reached.is_set)
         reading = asyncio.ensure_future(manager.read(DIR, place(A), head))
         saving = write(manager)
-        second = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        second = asyncio.ensure_future(manager.forget(DIR, place(A), Caller("test")))
         assert (await write(manager, path=B)).seq == 2
         assert not any(each.done() for each in (reading, saving, second, forgetting))
         catalog.gate.open()
@@ -412,7 +370,7 @@ async def test_vanished_client_does_not_let_others_into_a_deletion():
     catalog = SlowDeleteCatalog()
     async with running(catalog) as manager:
         await write(manager)
-        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A), Caller("test")))
         await eventually(catalog.gate.reached.is_set)
         forgetting.cancel()
         saving = write(manager)
@@ -428,7 +386,7 @@ async def test_store_that_does_not_open_can_be_forgotten():
     catalog = FailsOnceCatalog()
     catalog.keep(DIR, A)
     async with running(catalog) as manager:
-        assert (await manager.forget(DIR, place(A))).store == "/data_home_u_a"
+        assert (await manager.forget(DIR, place(A), Caller("test"))).store == "/data_home_u_a"
 
 
 async def test_a_worktree_that_was_moved_is_adopted_by_the_first_request():
@@ -451,9 +409,9 @@ async def test_adopting_waits_for_what_runs_at_the_old_path():
         saving = write(manager)
         gate = catalog.keep(DIR, A).gate
         await eventually(gate.reached.is_set)
-        planned = await manager.adopt(DIR, place(B), A, dry_run=True)
+        planned = await manager.adopt(DIR, place(B), A, Caller("test"), dry_run=True)
         assert (planned.dry_run, list(catalog.kept)) == (True, [(DIR, A)])
-        adopting = asyncio.ensure_future(manager.adopt(DIR, place(B), A))
+        adopting = asyncio.ensure_future(manager.adopt(DIR, place(B), A, Caller("test")))
         await eventually(lambda: manager.stores()[0].state == "CLOSING")
         assert not adopting.done()
         gate.open()
@@ -466,10 +424,10 @@ async def test_prune_deletes_the_dead_and_only_those():
     async with running(catalog) as manager:
         await asyncio.gather(write(manager), write(manager, path=B))
         catalog.gone.add(A)
-        planned = await manager.prune(DIR, dry_run=True)
+        planned = await manager.prune(DIR, Caller("test"), dry_run=True)
         assert (planned.dry_run, [entry.path for entry in planned.pruned]) == (True, ["/home/u/a"])
         assert catalog.deleted == []
-        done = await manager.prune(DIR, dry_run=False)
+        done = await manager.prune(DIR, Caller("test"), dry_run=False)
         assert (done.dry_run, done.pruned) == (False, planned.pruned)
         assert [store.worktree for store in manager.stores()] == ["/home/u/b"]
     assert catalog.deleted == [b"/data_home_u_a"]
@@ -482,7 +440,7 @@ async def test_prune_spares_a_worktree_that_came_back_meanwhile():
         gate = catalog.keep(DIR, A).gate
         await eventually(gate.reached.is_set)
         catalog.gone.add(A)
-        pruning = asyncio.ensure_future(manager.prune(DIR, dry_run=False))
+        pruning = asyncio.ensure_future(manager.prune(DIR, Caller("test"), dry_run=False))
         await eventually(lambda: manager.stores()[0].state == "CLOSING")
         catalog.gone.clear()
         gate.open()
@@ -499,7 +457,7 @@ async def test_prune_deletes_nothing_that_it_did_not_close_first():
         gate = catalog.keep(DIR, A).gate
         await eventually(gate.reached.is_set)
         catalog.gone.add(A)
-        pruning = asyncio.ensure_future(manager.prune(DIR, dry_run=False))
+        pruning = asyncio.ensure_future(manager.prune(DIR, Caller("test"), dry_run=False))
         await eventually(lambda: manager.stores()[0].state == "CLOSING")
         catalog.gone.add(B)
         gate.open()
@@ -560,7 +518,12 @@ async def test_drain_finishes_what_runs_and_refuses_the_rest():
         await eventually(lambda: manager.stores()[0].queued == 1)
         draining = [asyncio.ensure_future(manager.drain()) for _ in range(2)]
         assert await kind_of(queued) == "stopping"
-        late = [write(manager), write(manager, path=B), manager.list(DIR), manager.forget(DIR, place(A))]
+        late = [
+            write(manager),
+            write(manager, path=B),
+            manager.list(DIR),
+            manager.forget(DIR, place(A), Caller("test")),
+        ]
         assert [await kind_of(each) for each in late] == ["stopping"] * 4
         assert not draining[0].done()
         assert [store.state for store in manager.stores()] == ["CLOSING"]
@@ -574,7 +537,7 @@ async def test_drain_lets_a_deletion_end():
     catalog = SlowDeleteCatalog()
     async with running(catalog) as manager:
         await write(manager)
-        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A)))
+        forgetting = asyncio.ensure_future(manager.forget(DIR, place(A), Caller("test")))
         await eventually(catalog.gate.reached.is_set)
         saving = write(manager)
 
@@ -629,7 +592,7 @@ async def test_what_was_watched_goes_on_with_the_first_request_of_the_directory(
         await eventually(lambda: catalog.kept[DIR, b"/w/watched"].saves)
         assert [from_wire(store.worktree) for store in manager.stores()] == [b"/w/watched"]
         assert (manager.watching, manager.stores()[0].watcher) == (True, "polling")
-        watcher = await manager.watch(DIR, place(b"/w/watched"), Caller("test"), False)
+        watcher = (await manager.watch(DIR, place(b"/w/watched"), Caller("test"), False)).watcher
         assert (watcher.state, manager.watching) == ("off", False)
         assert not catalog.kept[DIR, b"/w/watched"].options.on
 
@@ -638,11 +601,11 @@ async def test_turning_it_on_makes_the_store_and_twice_is_once():
     catalog = MemoryCatalog()
     async with running(catalog, anywhere) as manager:
         for _ in range(2):
-            assert (await manager.watch(DIR, place(b"/w"), Caller("test"), True)).state != "off"
+            assert (await manager.watch(DIR, place(b"/w"), Caller("test"), True)).watcher.state != "off"
         assert manager.watching
         with pytest.raises(DomainError, match="not_tracked"):
             await manager.watch(DIR, place(b"/other"), Caller("test"), None)
-        await manager.forget(DIR, place(b"/w"))
+        await manager.forget(DIR, place(b"/w"), Caller("test"))
         assert not manager.watching
 
 

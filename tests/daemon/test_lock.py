@@ -125,6 +125,14 @@ def test_a_directory_that_was_renamed_is_claimed_by_its_new_name(locks, director
         assert said == "owned_elsewhere"
 
 
+def test_a_directory_can_be_given_back(locks, directory) -> None:
+    locks.release(os.fsencode(directory))
+    assert locks.claim(os.fsencode(directory))
+    locks.release(os.fsencode(directory))
+    with holder(directory) as (said, _):
+        assert said == "held"
+
+
 def test_of_threads_that_claim_one_directory_by_several_names_one_gets_it(directory, short_dir) -> None:
     directory.mkdir()
     names = [directory, *(short_dir / f"alias{number}" for number in range(4))]

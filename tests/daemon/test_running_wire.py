@@ -365,6 +365,60 @@ async def test_subscriptions_of_one_connection_have_a_limit(short_dir):
         assert kind_of(found[-1]) == "too_many_requests"
 
 
+# -- a checkpoint directory that does not answer
+
+
+DEAD = {"checkpoint_dir": "/dead/mount"}
+
+
+def asked_in(directory):
+    """A request of every kind that names a checkpoint directory, by its method."""
+    place = {"checkpoint_dir": directory, "worktree": {"path": "/w/a"}}
+    token = "0" * 32
+    return {
+        "worktree.open": {**place, "token": token},
+        "worktree.list": {"checkpoint_dir": directory},
+        "worktree.status": place,
+        "worktree.forget": {**place, "token": token},
+        "worktree.adopt": {**place, "old": "/w/old", "token": token},
+        "worktree.watch": {**place, "action": "on", "token": token},
+        "checkpoint.save": {**place, "token": token},
+        "checkpoint.head": place,
+        "checkpoint.list": place,
+        "store.prune": {"checkpoint_dir": directory, "token": token},
+        "store.usage": {"checkpoint_dir": directory},
+        "store.verify": place,
+        "store.gc": {**place, "token": token},
+        "events.subscribe": {"checkpoint_dir": directory},
+    }
+
+
+async def test_a_directory_on_a_dead_mount_holds_up_nobody_else(short_dir):
+    async with serving_obedient(short_dir) as served, Client.of(served.path) as stuck, Client.of(served.path) as client:
+        for method, asked in asked_in("/dead/mount").items():
+            await stuck.send(method, asked, method)
+        await until(served.names.dead[b"/dead/mount"].reached.is_set)
+        await status(client)
+        await save(client)
+        assert (await client.line())["result"]["seq"] == 1
+        assert served.manager.stores()[0].worktree == "/w/a"
+        # All of them wait in the one thread of that name.
+        assert {thread for name, thread in served.names.asked if name == b"/dead/mount"} == {"ckptd-claim /dead/mount"}
+        for method in asked_in("/dead/mount"):
+            await cancel(stuck, method)
+        found = await answers(stuck, len(asked_in("/dead/mount")))
+        assert {method: kind_of(answer) for method, answer in found.items()} == dict.fromkeys(found, "cancelled")
+
+
+async def test_a_deadline_ends_the_wait_for_a_directory(short_dir):
+    async with serving_obedient(short_dir) as served, Client.of(served.path) as client:
+        await save(client, deadline_s=0.05, **DEAD)
+        assert kind_of(await client.line()) == "deadline_exceeded"
+        served.names.revive()
+        await save(client, **DEAD)
+        assert (await client.line())["result"]["seq"] == 1
+
+
 # -- batches
 
 

@@ -346,13 +346,3 @@ async def test_a_hello_is_finished_before_what_follows_it(short_dir) -> None:
         await client.raw(json.dumps(hello).encode() + b"\n" + json.dumps(save).encode() + b"\n")
         assert [(await client.line())["id"] for _ in range(2)] == [1, 2]
         assert [caller and caller.client for caller in served.manager.callers] in (["me"], [])
-
-
-async def test_two_spellings_of_a_checkpoint_directory_are_one(short_dir) -> None:
-    real = short_dir / "real"
-    real.mkdir()
-    (short_dir / "link").symlink_to(real)
-    async with serving(short_dir) as served, Client.of(served.path) as client:
-        for name in ("real", "link"):
-            await client.call("checkpoint.save", {**SAVE, "checkpoint_dir": str(short_dir / name)})
-        assert {directory for _, directory, _ in served.manager.asked} == {bytes(real.resolve())}

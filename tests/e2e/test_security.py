@@ -1,5 +1,6 @@
 """What SECURITY.md promises, from outside: real processes, a hostile worktree, curious neighbours."""
 
+import json
 import os
 import re
 import shutil
@@ -442,6 +443,19 @@ def test_a_link_to_a_checkpoint_directory_may_be_turned_between_calls(place: Pla
     link.symlink_to("one")
     assert place.done("cat", first, "f", **environ).out == "x"
     assert place.ckpt("cat", second, "f", **environ).code == 10 or first == second
+
+
+def test_a_checkpoint_directory_may_be_moved_away_beside_a_daemon_and_a_link_left_in_its_place(place: Place):
+    (place.ws / "f").write_text("x")
+    (place.base / "cd").mkdir(mode=0o700)
+    environ = {"FABRICATIO_EXT__CHECKPOINT__CHECKPOINT_DIR": str(place.base / "cd")}
+    first = place.done("save", **environ).out.strip()
+    (place.base / "cd").rename(place.base / "moved")
+    (place.base / "cd").symlink_to("moved")
+    assert place.done("cat", first, "f", **environ).out == "x"
+    (place.ws / "f").write_text("y")
+    place.done("save", **environ)
+    assert len(json.loads(place.done("ls", "--json", **environ).out)["checkpoints"]) == 2
 
 
 def test_a_socket_of_a_worktree_is_no_daemon(place: Place):

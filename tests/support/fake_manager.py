@@ -6,7 +6,9 @@ from typing import Any
 import anyio
 
 from ckpt_protocol import daemon
-from ckpt_protocol.structs import Worktree
+from ckpt_protocol.structs import Worktree, from_wire
+from ckpt_protocol.worktree import StatusParams
+from ckptd.core.manager import Watched
 from ckptd.core.ports import Caller
 from ckptd.handlers import Daemon
 from support.wire_samples import SAMPLES
@@ -15,7 +17,6 @@ __all__ = ["FakeManager", "daemon_on"]
 
 SIDES = {
     "checkpoint.save": "save",
-    "worktree.status": "status",
     "checkpoint.diff": "diff",
     "checkpoint.restore": "restore",
     "checkpoint.undo": "undo",
@@ -79,6 +80,9 @@ class FakeManager:
         self.instead: object = None
         self.gate: anyio.Event | None = None
         self.waiting = 0
+        self.reopens = False
+        """Whether each call finds the store opened anew."""
+        self._side = Side(self)
 
     def answer(self, method: str) -> Any:
         return self.instead if self.instead is not None else SAMPLES[method].result
@@ -95,13 +99,13 @@ class FakeManager:
         exclusive: bool = False,
     ) -> Any:
         await self._note("write", checkpoint_dir, create=create, force=force, exclusive=exclusive)
-        return job(Side(self))
+        return job(Side(self) if self.reopens else self._side)
 
     async def read(
         self, checkpoint_dir: bytes, place: Worktree, job: Callable[[Any], Any], caller: Caller | None = None
     ) -> Any:
         await self._note("read", checkpoint_dir)
-        return job(Side(self))
+        return job(Side(self) if self.reopens else self._side)
 
     async def open(self, checkpoint_dir: bytes, place: Worktree, caller: Caller | None = None, *, force: bool) -> Any:
         await self._note("open", checkpoint_dir, force=force)
@@ -115,16 +119,31 @@ class FakeManager:
         await self._note("usage", checkpoint_dir, path=path)
         return self.answer("store.usage")
 
-    async def prune(self, checkpoint_dir: bytes, *, dry_run: bool) -> Any:
+    async def real_path(self, checkpoint_dir: bytes, caller: Caller) -> bytes:
+        return checkpoint_dir
+
+    async def status(self, params: StatusParams, caller: Caller) -> Any:
+        self.callers.append(caller)
+        await self._note("status", from_wire(params.checkpoint_dir))
+        return self.answer("worktree.status")
+
+    async def prune(self, checkpoint_dir: bytes, caller: Caller, *, dry_run: bool) -> Any:
         await self._note("prune", checkpoint_dir, dry_run=dry_run)
         return self.answer("store.prune")
 
-    async def forget(self, checkpoint_dir: bytes, place: Worktree) -> Any:
+    async def forget(self, checkpoint_dir: bytes, place: Worktree, caller: Caller) -> Any:
         await self._note("forget", checkpoint_dir)
         return self.answer("worktree.forget")
 
     async def adopt(
-        self, checkpoint_dir: bytes, place: Worktree, old: bytes, *, force: bool = False, dry_run: bool = False
+        self,
+        checkpoint_dir: bytes,
+        place: Worktree,
+        old: bytes,
+        caller: Caller,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> Any:
         await self._note("adopt", checkpoint_dir, old=old, force=force, dry_run=dry_run)
         return self.answer("worktree.adopt")
@@ -134,16 +153,10 @@ class FakeManager:
     ) -> Any:
         self.callers.append(caller)
         await self._note("watch", checkpoint_dir, on=on, force=force)
-        return self.answer("worktree.watch").watcher
-
-    def watcher_of(self, checkpoint_dir: bytes, place: Worktree) -> Any:
-        return SAMPLES["worktree.watch"].result.watcher
+        return Watched(checkpoint_dir, self.answer("worktree.watch").watcher, "halted", "for the test")
 
     def stores(self) -> "list[daemon.OpenStore]":
         return [daemon.OpenStore(worktree="/w", store="/s", state="idle", queued=0)]
-
-    def state_of(self, checkpoint_dir: bytes, place: Worktree) -> tuple[str, str | None]:
-        return "halted", "for the test"
 
     async def _note(self, name: str, checkpoint_dir: bytes, **options: object) -> None:
         self.asked.append((name, checkpoint_dir, options))

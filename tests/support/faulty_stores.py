@@ -5,12 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckptd.autosave import Autosave
 from ckptd.core.ports import Caller, OpenedStore, WatchPlan
 from ckptd.errors import DomainError
 from support.opened import Opened
+from support.wire_samples import SAMPLES
 
 __all__ = [
     "SHORT",
@@ -24,6 +27,7 @@ __all__ = [
     "MemoryCatalog",
     "MemoryPlan",
     "MemoryStore",
+    "NamesOnDeadMounts",
     "SlowDeleteCatalog",
     "SlowStore",
     "place",
@@ -37,6 +41,30 @@ def place(path: bytes, ino: int | None = 1) -> Worktree:
     """Name a worktree as a client does; the fakes know every directory under inode 1."""
     number = None if ino is None else str(ino)
     return Worktree(path=to_wire(path), dev=None if ino is None else "1", ino=number)
+
+
+class NamesOnDeadMounts:
+    """Resolves names of checkpoint directories: ``leads`` says where those lead that are links.
+
+    Each name of ``dead`` waits at its gate, as for a network mount that does not answer.
+    """
+
+    def __init__(self, *dead: bytes) -> None:
+        self.dead = {name: Gate() for name in dead}
+        self.leads: dict[bytes, bytes] = {}
+        self.asked: list[tuple[bytes, str]] = []
+        """Names, and the threads in which they were looked at."""
+
+    def __call__(self, checkpoint_dir: bytes) -> bytes:
+        self.asked.append((checkpoint_dir, threading.current_thread().name))
+        if checkpoint_dir in self.dead:
+            self.dead[checkpoint_dir].wait()
+        return self.leads.get(checkpoint_dir, checkpoint_dir)
+
+    def revive(self) -> None:
+        """Let all mounts answer again."""
+        for gate in self.dead.values():
+            gate.open()
 
 
 class Gate:
@@ -120,6 +148,10 @@ class MemoryStore:
 
     def make(self, params: checkpoint.SaveParams) -> None:
         self.saves.append(params)
+
+    def status(self, params: worktree.StatusParams, caller: Caller) -> worktree.StatusResult:
+        self._enter("status")
+        return msgspec.structs.replace(SAMPLES["worktree.status"].result, state="?", halted="?")
 
     def head(self, params: checkpoint.HeadParams) -> checkpoint.HeadResult:
         self.reader_threads.add(threading.current_thread().name)

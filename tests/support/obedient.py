@@ -16,7 +16,7 @@ from ckptd.errors import DomainError
 from ckptd.handlers import Daemon
 from ckptd.listen import Address
 from ckptd.server import Server
-from support.faulty_stores import PATIENCE_S, MemoryCatalog, MemoryStore
+from support.faulty_stores import PATIENCE_S, MemoryCatalog, MemoryStore, NamesOnDeadMounts
 
 __all__ = ["Obedient", "ObedientStore", "params", "serving_obedient"]
 
@@ -60,7 +60,8 @@ class Obedient:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.catalog = MemoryCatalog(ObedientStore)
-        self.manager = Manager(self.catalog, lambda _directory, _make: True, mailbox_limit=8)
+        self.names = NamesOnDeadMounts(b"/dead/mount")
+        self.manager = Manager(self.catalog, lambda _directory, _make: True, mailbox_limit=8, real_path=self.names)
         self.address = Address(str(path))
         daemon = Daemon(
             manager=self.manager,
@@ -79,6 +80,7 @@ class Obedient:
         return store
 
     def release(self) -> None:
+        self.names.revive()
         for store in self.catalog.kept.values():
             store.go.set()
             store.reading.set()

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 import msgspec
@@ -16,12 +17,21 @@ from ckpt_protocol.daemon import OpenStore
 from ckpt_protocol.store import PruneResult, StoreUsage, UsageResult
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
-from ckpt_protocol.worktree import AdoptResult, ForgetResult, ListResult, OpenResult, Watcher
+from ckpt_protocol.worktree import (
+    AdoptResult,
+    ForgetResult,
+    ListResult,
+    OpenResult,
+    StatusParams,
+    StatusResult,
+    Watcher,
+)
 from ckptd.core.actor import Actor, ActorClosedError, Terms
 from ckptd.core.autosavers import Autosavers, Unwatched
 from ckptd.core.bus import Bus
 from ckptd.core.caller import Caller, unless_called_off
-from ckptd.core.desk import Claim, Desk
+from ckptd.core.desk import Claim, Desk, RealPath, Release
+from ckptd.core.desks import Desks
 from ckptd.core.event import IdleElapsed, Stop
 from ckptd.core.machine import Limits, Phase
 from ckptd.core.ports import Catalog, OpenedStore, Reader, Watches, Writer
@@ -29,19 +39,28 @@ from ckptd.core.restore_lock import RestoreLocks
 from ckptd.core.watcher import IDLE_RESCAN_S, State
 from ckptd.errors import DomainError
 
-__all__ = ["Manager"]
+__all__ = ["Manager", "Watched"]
 
 _logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-_MAX_DESKS: Final = 16
-"""Checkpoint directories whose threads are kept; in the next moment others start."""
+_MOST_LINKS: Final = 8
+"""So often in one request a name may turn out to lead elsewhere: once where links stay as they are."""
 
 Key = tuple[bytes, bytes]
 """A checkpoint directory and a worktree's real path."""
 
 OpenStores = list[OpenStore]
+
+
+class Watched(NamedTuple):
+    """How autosave is for a worktree whose checkpoints are in the real path ``checkpoint_dir``."""
+
+    checkpoint_dir: bytes
+    watcher: Watcher
+    state: str
+    halted: str | None
 
 
 class Manager:
@@ -50,6 +69,11 @@ class Manager:
     ``claim`` is called in a thread, before each request; where the lock of a checkpoint directory was lost, all stores
     that are open below it are closed. ``mailbox_limit`` requests may wait for one worktree; more than ``cache_size``
     unused stores do not stay open. A caller that is cancelled only stops waiting: what it asked for goes on.
+
+    Requests name a checkpoint directory as their clients do; ``real_path``, called in a thread of that name's own
+    before each request, tells which it is. So nothing is remembered that a turned link could make wrong, and a name
+    on a dead network mount holds up those alone that use it. ``release`` gives back the lock of a name that has become
+    a link.
 
     Every request raises DomainError: what ``claim``, opening the store and the job raise, ``worktree_busy``,
     ``internal`` where the actor broke, and ``stopping`` after drain() was called.
@@ -65,6 +89,8 @@ class Manager:
         bus: Bus | None = None,
         watches: Watches | None = None,
         idle_rescan_s: float = IDLE_RESCAN_S,
+        real_path: RealPath = os.path.realpath,
+        release: Release = lambda _checkpoint_dir: None,
     ) -> None:
         self.bus = bus or Bus()
         """Where it is published what happens."""
@@ -79,7 +105,9 @@ class Manager:
         self._actors: dict[Key, Actor] = {}
         self._barriers: dict[Key, asyncio.Event] = {}
         self._halted: dict[Key, str] = {}
-        self._desks: dict[bytes, Desk] = {}
+        self._desks = Desks(claim, real_path, release)
+        # Real paths that were claimed, and perhaps are not real any more.
+        self._owned: set[bytes] = set()
         self._chores: set[asyncio.Task[object]] = set()
         self._tasks: TaskGroup | None = None
         self._draining = asyncio.Event()
@@ -100,8 +128,7 @@ class Manager:
             with anyio.CancelScope(shield=True):
                 if self._chores:
                     await asyncio.wait(self._chores)
-                for desk in self._desks.values():
-                    await desk.close()
+                await self._desks.close()
             self._drained.set()
 
     async def drain(self) -> None:
@@ -127,55 +154,78 @@ class Manager:
         until no other exclusive job runs in a worktree that contains this one or lies in it.
         """
         terms = Terms(place, create, create and force)
-        return await self._ask(
+        _, result = await self._ask(
             checkpoint_dir,
             place,
             lambda actor: actor.write(terms, job, caller, exclusive=exclusive),
             caller,
             make=create,
         )
+        return result
 
     async def read(
         self, checkpoint_dir: bytes, place: Worktree, job: Callable[[Reader], R], caller: Caller | None = None
     ) -> R:
         """Run a job of the reader, beside what the writer does."""
         asking = caller or _ours()
-        return await self._ask(checkpoint_dir, place, lambda actor: actor.read(Terms(place), job, asking), asking)
+        _, result = await self._ask(checkpoint_dir, place, lambda actor: actor.read(Terms(place), job, asking), asking)
+        return result
+
+    async def status(self, params: StatusParams, caller: Caller) -> StatusResult:
+        """Compare a worktree with head, and add how its actor is."""
+        place = params.worktree
+        directory, result = await self._ask(
+            from_wire(params.checkpoint_dir),
+            place,
+            lambda actor: actor.write(Terms(place), lambda writer: writer.status(params, caller), caller),
+            caller,
+        )
+        state, halted = self.state_of(directory, place)
+        watcher = self.watcher_of(directory, place)
+        return msgspec.structs.replace(result, state=state, halted=halted, watcher=watcher)
 
     async def open(
         self, checkpoint_dir: bytes, place: Worktree, caller: Caller | None = None, *, force: bool
     ) -> OpenResult:
         """Open a worktree's store, made where there is none; ``force`` makes one for a protected place."""
         terms, asking = Terms(place, create=True, force=force), caller or _ours()
-        folder, created = await self._ask(
+        directory, (folder, created) = await self._ask(
             checkpoint_dir, place, lambda actor: actor.open(terms, asking), asking, make=True
         )
-        head = await self._head(checkpoint_dir, place, asking)
+        head = await self._head(directory, place, asking)
         return OpenResult(store=to_wire(folder), created=created, head=head)
 
     async def list(self, checkpoint_dir: bytes, caller: Caller | None = None) -> ListResult:
         """List the tracked worktrees of a checkpoint directory."""
         asking = caller or _ours()
-        listing = self._chore(checkpoint_dir, lambda: self._catalog.list(checkpoint_dir), asking.owner)
+        directory = await self._enter(checkpoint_dir, asking)
+        listing = self._desk(directory).chore(lambda: self._catalog.list(directory), asking.owner)
         return await unless_called_off(asking, self._to_the_end(listing))
 
     async def usage(self, checkpoint_dir: bytes, path: bytes | None, caller: Caller | None = None) -> UsageResult:
         """Tell what the stores of a checkpoint directory hold, or that of one worktree."""
         asking = caller or _ours()
-        looking = self._chore(checkpoint_dir, lambda: self._catalog.usage(checkpoint_dir, path), asking.owner)
+        directory = await self._enter(checkpoint_dir, asking)
+        looking = self._desk(directory).chore(lambda: self._catalog.usage(directory, path), asking.owner)
         result = await unless_called_off(asking, self._to_the_end(looking))
-        stores = [msgspec.structs.replace(one, watcher=self._watched(checkpoint_dir, one)) for one in result.stores]
+        stores = [msgspec.structs.replace(one, watcher=self._watched(directory, one)) for one in result.stores]
         return msgspec.structs.replace(result, stores=stores)
 
     def _watched(self, checkpoint_dir: bytes, one: StoreUsage) -> State | None:
         health = self._autosavers.health((checkpoint_dir, from_wire(one.path)))
         return None if health is None else health.state
 
-    async def prune(self, checkpoint_dir: bytes, *, dry_run: bool) -> PruneResult:
+    async def prune(self, checkpoint_dir: bytes, caller: Caller, *, dry_run: bool) -> PruneResult:
         """Delete the stores of worktrees that are proved gone, or tell which they are."""
-        if dry_run:
-            return await self._chore(checkpoint_dir, lambda: self._catalog.dead(checkpoint_dir))
-        return await self._to_the_end(self._prune(checkpoint_dir))
+        directory = await self._enter(checkpoint_dir, caller)
+        if not dry_run:
+            return await self._to_the_end(self._prune(directory))
+        looking = self._desk(directory).chore(lambda: self._catalog.dead(directory))
+        return await unless_called_off(caller, self._to_the_end(looking))
+
+    async def real_path(self, checkpoint_dir: bytes, caller: Caller) -> bytes:
+        """Give the real path of a checkpoint directory."""
+        return await unless_called_off(caller, self._to_the_end(self._desk(checkpoint_dir).real()))
 
     async def resume_watching(self, checkpoint_dir: bytes) -> None:
         """Go on with autosave below a checkpoint directory, if it can be served."""
@@ -184,17 +234,18 @@ class Manager:
 
     async def watch(
         self, checkpoint_dir: bytes, place: Worktree, caller: Caller, on: bool | None, *, force: bool = False
-    ) -> Watcher:
+    ) -> Watched:
         """Turn autosave on or off, or leave it as it is (None); tell how it is then.
 
         Turned on, it looks again at what has stopped it, and makes the store where there is none.
         """
-        key = _key(checkpoint_dir, place)
         if on is None:
-            await self.write(checkpoint_dir, place, lambda _writer: None, caller)
+            directory, _ = await self._ask(
+                checkpoint_dir, place, lambda actor: actor.write(Terms(place), lambda _: None, caller), caller
+            )
         else:
-            await self._set_autosave(key, place, caller, on, force=force)
-        return self.watcher_of(checkpoint_dir, place)
+            directory = await self._set_autosave(checkpoint_dir, place, caller, on, force=force)
+        return Watched(directory, self.watcher_of(directory, place), *self.state_of(directory, place))
 
     def watcher_of(self, checkpoint_dir: bytes, place: Worktree) -> Watcher:
         """Tell how autosave is for a worktree; touches no thread."""
@@ -206,31 +257,51 @@ class Manager:
         """Whether any worktree is saved by itself."""
         return self._autosavers.any()
 
-    async def _set_autosave(self, key: Key, place: Worktree, caller: Caller, on: bool, *, force: bool) -> None:
-        options = await self.write(
-            key[0], place, lambda writer: writer.set_autosave(on), caller, create=on, force=on and force
+    async def _set_autosave(
+        self, checkpoint_dir: bytes, place: Worktree, caller: Caller, on: bool, *, force: bool
+    ) -> bytes:
+        terms = Terms(place, on, on and force)
+        directory, options = await self._ask(
+            checkpoint_dir,
+            place,
+            lambda actor: actor.write(terms, lambda writer: writer.set_autosave(on), caller),
+            caller,
+            make=on,
         )
+        key = _key(directory, place)
         actor = self._actors.get(key)
         if not on:
             self._autosavers.stop(key)
         elif actor is not None and not actor.leaving:
             self._autosavers.begin(key, actor, options, self._running_tasks())
+        return directory
 
-    async def forget(self, checkpoint_dir: bytes, place: Worktree) -> ForgetResult:
+    async def forget(self, checkpoint_dir: bytes, place: Worktree, caller: Caller) -> ForgetResult:
         """Delete a worktree's store after what runs there has ended.
 
         Requests that wait for the worktree meanwhile are answered as if they came afterwards. Raises DomainError
         ``not_tracked`` where there is no store.
         """
-        return await self._to_the_end(self._forget(checkpoint_dir, place))
+        directory = await self._enter(checkpoint_dir, caller)
+        return await self._to_the_end(self._forget(directory, place))
 
     async def adopt(
-        self, checkpoint_dir: bytes, place: Worktree, old: bytes, *, force: bool = False, dry_run: bool = False
+        self,
+        checkpoint_dir: bytes,
+        place: Worktree,
+        old: bytes,
+        caller: Caller,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> AdoptResult:
         """Go on with the history of a worktree that was moved, after what runs there has ended; see Catalog.adopt."""
+        directory = await self._enter(checkpoint_dir, caller)
         if dry_run:
-            return await self._plan_adoption(checkpoint_dir, place, old, force=force)
-        return await self._to_the_end(self._adopt(checkpoint_dir, place, old, force=force))
+            return await unless_called_off(
+                caller, self._to_the_end(self._plan_adoption(directory, place, old, force=force))
+            )
+        return await self._to_the_end(self._adopt(directory, place, old, force=force))
 
     def stores(self) -> OpenStores:
         """Tell which stores are open or being opened, sorted by worktree; touches no thread.
@@ -269,15 +340,14 @@ class Manager:
         caller: Caller,
         *,
         make: bool = False,
-    ) -> R:
-        key = _key(checkpoint_dir, place)
+    ) -> tuple[bytes, R]:
+        """Give the real path of the checkpoint directory, and what the worktree's actor answers."""
         adopted = False
         while True:
-            # To its end even if nobody waits for it: what a claim finds out, others have to be told.
-            await unless_called_off(caller, self._to_the_end(self._claim(checkpoint_dir, make, key)))
-            actor = await unless_called_off(caller, self._actor(key))
+            directory = await self._enter(checkpoint_dir, caller, make=make, path=from_wire(place.path))
+            actor = await unless_called_off(caller, self._actor(_key(directory, place)))
             try:
-                return await ask(actor)
+                return directory, await ask(actor)
             except ActorClosedError:
                 # It ended before this request's turn: unused, forgotten, or its lock was lost. Another one can do it.
                 self._refuse_when_draining()
@@ -286,27 +356,61 @@ class Manager:
                 if error.kind != "worktree_moved" or adopted:
                     raise
                 adopted = True
-                moved = self._adopt(checkpoint_dir, place, error.paths[-1], force=False)
+                moved = self._adopt(directory, place, error.paths[-1], force=False)
                 await unless_called_off(caller, self._to_the_end(moved))
 
-    async def _claim(self, checkpoint_dir: bytes, make: bool, key: Key | None = None) -> None:
-        """Make sure that the directory is ours, and that no actor works on what was there before."""
-        living = None if key is None else self._actors.get(key)
+    async def _enter(
+        self, checkpoint_dir: bytes, caller: Caller, *, make: bool = False, path: bytes | None = None
+    ) -> bytes:
+        """Claim a directory for a request; give its real path."""
+        # To its end even if nobody waits for it: what a claim finds out, others have to be told.
+        return await unless_called_off(caller, self._to_the_end(self._claim(checkpoint_dir, make, path)))
+
+    async def _claim(self, checkpoint_dir: bytes, make: bool, path: bytes | None = None) -> bytes:
+        """Make sure that a directory is ours, and that no actor works on what was there before; give its real path."""
+        name = checkpoint_dir
+        for _ in range(_MOST_LINKS):
+            real = await self._claim_by(name, make, path)
+            if real == name:
+                return real
+            await self._leave(name)
+            name = real
+        text = to_text(checkpoint_dir)
+        raise DomainError("bad_path", f"{text} leads elsewhere each time", paths=(checkpoint_dir,))
+
+    async def _claim_by(self, name: bytes, make: bool, path: bytes | None) -> bytes:
+        """Claim a directory if this is its own name; give its real path."""
+        living = None if path is None else self._actors.get((name, path))
         try:
-            kept, whole = await self._desk(checkpoint_dir).claim(
+            real, kept, whole = await self._desk(name).claim(
                 make=make, then=lambda: living is None or living.has_its_folder()
             )
-        except DomainError:
-            self._let_go(checkpoint_dir)
+        except DomainError as error:
+            if error.kind != "too_many_requests":
+                self._let_go(name)
             raise
+        if real != name:
+            return real
+        self._owned.add(name)
         if not kept:
-            self._let_go(checkpoint_dir)
-        if checkpoint_dir not in self._resumed and self._tasks is not None:
-            self._resumed.add(checkpoint_dir)
-            self._in_the_background(self._resume(checkpoint_dir))
+            self._let_go(name)
+        if name not in self._resumed and self._tasks is not None:
+            self._resumed.add(name)
+            self._in_the_background(self._resume(name))
         if kept and not whole and living is not None:
             # Its folder was removed or replaced by hand: whatever is there now, or nothing, has to be opened anew.
             living.post(Stop())
+        return real
+
+    async def _leave(self, name: bytes) -> None:
+        """Give up a name that has become a link: the same stores may have to be opened under another one."""
+        if name not in self._owned:
+            return
+        self._let_go(name)
+        for actor in [actor for key, actor in self._actors.items() if key[0] == name]:
+            await actor.ended()
+        await self._desk(name).leave()
+        self._owned.discard(name)
 
     def _check_lock(self, loop: asyncio.AbstractEventLoop, checkpoint_dir: bytes) -> None:
         """Make sure in an actor's thread that the directory is ours; raises DomainError where it is not any more."""
@@ -502,9 +606,11 @@ class Manager:
                 del self._barriers[key]
             barrier.set()
 
-    async def _chore(self, checkpoint_dir: bytes, job: Callable[[], R], owner: Hashable = None) -> R:
-        await self._claim(checkpoint_dir, make=False)
-        return await self._desk(checkpoint_dir).chore(job, owner)
+    async def _chore(self, checkpoint_dir: bytes, job: Callable[[], R]) -> R:
+        """Do a part of what was begun in a directory; it is given by its real path."""
+        if await self._claim(checkpoint_dir, make=False) != checkpoint_dir:
+            raise DomainError("stopping", f"{to_text(checkpoint_dir)} was replaced", paths=(checkpoint_dir,))
+        return await self._desk(checkpoint_dir).chore(job)
 
     async def _to_the_end(self, chore: Coroutine[object, object, R]) -> R:
         """Run in a task of ours: a caller that is cancelled must not end the barrier of a deletion."""
@@ -522,20 +628,7 @@ class Manager:
 
     def _desk(self, checkpoint_dir: bytes) -> Desk:
         self._refuse_when_draining()
-        desk = self._desks.pop(checkpoint_dir, None)
-        if desk is None:
-            self._close_unused_desks()
-            desk = Desk(checkpoint_dir, self._claim_lock)
-        self._desks[checkpoint_dir] = desk
-        return desk
-
-    def _close_unused_desks(self) -> None:
-        """Let threads go that nobody waits for, those first that were used longest ago: any path can be asked for."""
-        unused = [checkpoint_dir for checkpoint_dir, desk in self._desks.items() if not desk.waiting]
-        for checkpoint_dir in unused[: max(0, len(self._desks) - _MAX_DESKS + 1)]:
-            closing = asyncio.get_running_loop().create_task(self._desks.pop(checkpoint_dir).close())
-            self._chores.add(closing)
-            closing.add_done_callback(self._chores.discard)
+        return self._desks.of(checkpoint_dir)
 
     def _refuse_when_draining(self) -> None:
         if self._draining.is_set():
