@@ -1,5 +1,6 @@
 """First saves that worker processes help with: the same trees, whatever becomes of the workers."""
 
+import gc
 import os
 import random
 import signal
@@ -11,6 +12,8 @@ import pytest
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.failpoint import listen
+from ckptd.shadow.scan.frames import Frame
+from ckptd.shadow.scan.helpers import HashJob
 from ckptd.workers.pool import ProcessPool, spawn, worker_count
 from support.poll import until
 from support.worktrees import Desk, git_tree, in_child, opened_files
@@ -89,6 +92,18 @@ def test_the_same_tree_with_help(many: Desk):
     assert len(here) == ALONE - 1
     assert saved.stats.files_opened == FILES + 3
     check(many, saved)
+
+
+def test_what_a_save_with_help_has_needed_goes_with_it(many: Desk):
+    """Nobody looks for cycles while others wait: what is in one would stay, and make holes in the memory."""
+    helped(many, Workers())
+    gc.collect()
+    gc.disable()
+    try:
+        many.save()
+        assert [type(one) for one in gc.get_objects() if isinstance(one, Frame | HashJob)] == []
+    finally:
+        gc.enable()
 
 
 def test_a_small_save_asks_for_no_help(many: Desk):

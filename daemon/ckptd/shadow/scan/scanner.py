@@ -361,6 +361,8 @@ class _Walk:
             stack.close()
             if self._run is not None:
                 self._run.close()
+                # It knows how we read a job: left alone, the two would hold each other, and all that was seen.
+                self._run = None
 
     def _finish_waiting(self, root: Frame) -> DirNode:
         """Wait for everything that others read, then finish the directories that waited for it, innermost first."""
