@@ -15,6 +15,7 @@ from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.thinning import Keep
 from ckptd.shadow.store import repository
 from ckptd.shadow.store.housekeeping import Chore, Situation, next_chore
+from support.mapped import needs_maps, resident_bytes
 from support.worktrees import Desk, opened_files, verify
 
 pytestmark = pytest.mark.core
@@ -141,6 +142,26 @@ def test_nobody_holds_open_what_is_gone(desk):
     desk.reader.let_go()
     assert gone_but_open(desk.folder) == []
     assert desk.cat("#1", b"f") == b"0"
+
+
+@needs_maps
+def test_in_idle_time_large_indexes_take_no_memory(desk):
+    writer = desk.repo.objects.writer()
+    oids = [writer.add(b"blob", b"%d" % number) for number in range(12_000)]
+    name = writer.finish()
+    desk.write(b"f", b"1")
+    desk.save()
+    index = os.path.join(desk.folder, b"objects", b"pack", name + b".idx")
+    assert all(oid in desk.repo.objects for oid in oids)
+    assert resident_bytes(index) > 12_000 * 20
+    desk.repo.is_strewn = True
+    tend(desk)
+    assert resident_bytes(index) == 0
+    desk.reader._objects.refresh()
+    assert all(oid in desk.reader._objects for oid in oids)
+    assert resident_bytes(index) > 12_000 * 20
+    desk.reader.let_go()
+    assert resident_bytes(index) == 0
 
 
 def gone_but_open(folder: bytes) -> list[bytes]:

@@ -17,6 +17,7 @@ from ckptd.shadow.objects.pack import _format_index
 from ckptd.shadow.objects.packindex import PackIndex
 from ckptd.shadow.objects.store import ObjectStore
 from support.bare import Bare
+from support.mapped import needs_maps, resident_bytes
 from support.worktrees import in_child, somebody
 
 pytestmark = pytest.mark.core
@@ -324,6 +325,19 @@ def test_a_large_index_is_mapped_and_let_go(bare: Bare):
     before = len(os.listdir("/proc/self/fd"))
     objects.close()
     assert len(os.listdir("/proc/self/fd")) < before
+
+
+@needs_maps
+def test_an_index_at_rest_takes_no_memory(bare: Bare):
+    oids = bare.put(*[b"%d" % number for number in range(12_000)])
+    objects = opened(bare)
+    index = bare.path(bare.packs()[0], b".idx")
+    assert all(oid in objects for oid in oids)
+    assert resident_bytes(index) > 12_000 * 20
+    objects.rest()
+    assert resident_bytes(index) == 0
+    assert all(oid in objects for oid in oids)
+    assert objects.read(oids[5], b"blob") == b"5"
 
 
 def test_a_process_without_descriptors_does_not_call_the_store_damaged(bare: Bare):

@@ -14,6 +14,7 @@ _FANOUT_AT: Final = 8
 _NAMES_AT: Final = 8 + 256 * 4
 # Below this an index is read into memory: a mapping costs a page table entry and a descriptor for a while.
 _MAP_ABOVE_BYTES: Final = 1 << 18
+_DONT_NEED: Final[int | None] = getattr(mmap, "MADV_DONTNEED", None)
 
 
 class PackIndex:
@@ -87,6 +88,11 @@ class PackIndex:
             raise from_os_error(error, "look at the pack", self.pack_path) from error
         ends = [*(offset for offset, _ in ordered[1:]), end]
         return {oid: after - offset for (offset, oid), after in zip(ordered, ends, strict=True)}
+
+    def rest(self) -> None:
+        """Let the mapping take no memory until it is looked into again; the system may keep what it has of the file."""
+        if _DONT_NEED is not None and isinstance(self._data, mmap.mmap):
+            self._data.madvise(_DONT_NEED)
 
     def close(self) -> None:
         """Let go of the mapping."""

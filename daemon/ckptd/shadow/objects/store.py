@@ -293,6 +293,12 @@ class ObjectStore:
         self._odb = None
         with contextlib.suppress(DomainError):
             self.refresh()
+        self.rest()
+
+    def rest(self) -> None:
+        """Take as little memory as can be until something is read or looked for again."""
+        for index in self._indexes.values():
+            index.rest()
 
     def close(self) -> None:
         """Close all files."""

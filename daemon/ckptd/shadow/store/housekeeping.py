@@ -134,6 +134,7 @@ class Housekeeper:
             yield from self._repo.writing_model()
         elif chore is Chore.RELEASE:
             self._repo.is_strewn = False
+            self._repo.objects.rest()
             give_back()
         elif chore is Chore.CHECK:
             yield from self._repo.watched.check()
