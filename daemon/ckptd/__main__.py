@@ -114,9 +114,11 @@ def _run(
         from ckptd import reboot
         from ckptd.life import Watching, live
         from ckptd.modules import load_all
+        from ckptd.shadow.store.memory import share_one_heap
         from ckptd.workers.main_thread import MAIN_THREAD
 
         load_all()
+        share_one_heap()
         # What has been imported stays: no collection need look at it again.
         gc.freeze()
         catalog = catalog_factory()

@@ -16,6 +16,7 @@ import pytest
 from ckpt_protocol.methods import METHODS
 from ckpt_protocol.version import BUILD, PROTOCOL_VERSION
 from support import fake_ckptd
+from support.mapped import heaps, needs_maps
 
 pytestmark = pytest.mark.e2e
 
@@ -212,6 +213,15 @@ def test_the_process_is_made_independent_of_where_it_was_started(house) -> None:
     assert not [name for name in facts["environment"] if name.startswith(("GIT_", "LISTEN_"))]
     assert (facts["cwd"], facts["umask"], facts["files_raised"]) == ("/", "0o77", True)
     assert facts["switch_interval"] == pytest.approx(0.0005)
+
+
+@needs_maps
+def test_all_its_threads_share_one_heap(house) -> None:
+    process = house.start()
+    for name in ("/v", "/w"):
+        assert "result" in house.client().call("checkpoint.save", **house.save(worktree=name))
+    assert len(os.listdir(f"/proc/{process.pid}/task")) > 2
+    assert heaps(process.pid) == 0
 
 
 def test_a_second_daemon_sends_to_the_owner_of_the_data(house) -> None:

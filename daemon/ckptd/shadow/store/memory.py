@@ -1,4 +1,4 @@
-"""Giving memory back to the system after work that needed much of it for a moment."""
+"""The memory of the process: keeping it in one place, and giving it back after work that needed much for a moment."""
 
 import ctypes
 import gc
@@ -7,9 +7,20 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final, cast
 
-__all__ = ["give_back"]
+__all__ = ["give_back", "share_one_heap"]
 
 _KEEP_BYTES: Final = 1024 * 1024
+_M_ARENA_MAX: Final = -8
+
+
+def share_one_heap() -> bool:
+    """Let all threads that are still to be started allocate from one heap; False where the allocator has no such thing.
+
+    The GNU allocator gives each thread one of its own, and can give back what is free at the end of the first one only.
+    The interpreter's lock keeps the threads apart anyway.
+    """
+    limit = _function("mallopt", ctypes.c_int, ctypes.c_int)
+    return limit is not None and limit(_M_ARENA_MAX, 1) == 1
 
 
 def give_back() -> bool:
@@ -20,16 +31,17 @@ def give_back() -> bool:
     """
     # What a scan has strewn is looked for seldom while others wait.
     gc.collect()
-    trim = _trim()
-    return trim is not None and bool(trim(_KEEP_BYTES) >= 0)
+    trim = _function("malloc_trim", ctypes.c_size_t)
+    return trim is not None and trim(_KEEP_BYTES) >= 0
 
 
 @cache
-def _trim() -> "Callable[[int], int] | None":
+def _function(name: str, *arguments: "type[ctypes._SimpleCData[int]]") -> Callable[..., int] | None:
+    """Give a function of the GNU allocator's; None on other systems."""
     if not sys.platform.startswith("linux"):
         return None
-    found = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    found = getattr(ctypes.CDLL(None), name, None)
     if found is None:
         return None
-    found.argtypes = [ctypes.c_size_t]
-    return cast("Callable[[int], int]", found)
+    found.argtypes = arguments
+    return cast("Callable[..., int]", found)
