@@ -86,28 +86,45 @@ def model_file(desk: Desk) -> bytes:
         return file.read()
 
 
-def test_the_model_of_a_large_tree_is_written_when_nobody_waits(desk, monkeypatch):
-    monkeypatch.setattr(repository, "_CHEAP_FILES", 1)
+def test_the_model_is_written_when_nobody_waits(desk):
     desk.plant({b"d": {b"%d" % number: b"%d" % number for number in range(9)}})
     desk.settle()
     desk.save()
     first = model_file(desk)
     desk.write(b"d/3", b"changed")
     desk.save()
-    assert (tend(desk), model_file(desk)) == (2, first)
+    assert (tend(desk), model_file(desk)) == (1, first)
     desk.clock.offset_s += 60
     assert tend(desk) > 1
     second = model_file(desk)
     assert second != first
     assert tend(desk) == 1
-    desk.clock.offset_s += 60
+    # However long ago: no save waits for it, nor does the first one of another life.
+    desk.reopen()
+    third = model_file(desk)
+    desk.clock.offset_s += 6_000
     desk.write(b"d/4", b"changed")
     desk.save()
-    assert model_file(desk) == second
-    desk.clock.offset_s += 600
-    desk.write(b"d/5", b"changed")
+    assert model_file(desk) == third
+    tend(desk)
+    assert model_file(desk) != third
+
+
+def test_what_a_daemon_that_was_killed_had_not_written_down_is_read_again_and_nothing_else(desk):
+    desk.plant({b"d": {b"%d" % number: b"%d" % number for number in range(30)}})
+    desk.settle()
     desk.save()
-    assert model_file(desk) != second
+    left = model_file(desk)
+    for number in range(5):
+        desk.write(b"d/%d" % number, b"changed")
+        desk.settle()
+        desk.save()
+    desk.close()
+    with open(os.path.join(desk.folder, b"ckpt", b"model"), "wb") as file:
+        file.write(left)
+    result = desk.save()
+    assert (result.created, result.stats.files_opened) == (False, 5)
+    assert desk.save().stats.files_opened == 0
 
 
 def test_a_save_among_many_leaves_large_packs_alone(desk, monkeypatch):

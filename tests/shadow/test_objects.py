@@ -211,6 +211,24 @@ def test_a_damaged_offset_does_not_keep_other_packs_from_being_merged(bare: Bare
     assert objects.pack_count == 2
 
 
+def test_what_is_known_of_many_is_what_is_known_of_one(bare: Bare, monkeypatch: pytest.MonkeyPatch):
+    oids = [bare.put(b"data %d" % number)[0] for number in range(30)]
+    loose = bare.put_loose(b"loose")
+    objects = opened(bare)
+    objects.distrust(oids[3])
+    (hurt,) = [name for name in bare.packs() if index(bare, name) == [oids[4]]]
+    bare.overwrite(bare.path(hurt, b".pack"), 14, b"junk")
+    objects.distrust(oids[4])
+    looks: list[bytes] = []
+    real = PackIndex.find
+    monkeypatch.setattr(PackIndex, "find", lambda self, oid: looks.append(oid) or real(self, oid))
+    known = objects.known()
+    # Two that are doubted are looked at; of the others nobody looks into thirty packs.
+    assert [known(oid) for oid in oids] == [number != 4 for number in range(30)]
+    assert set(looks) == {oids[3], oids[4]}
+    assert [known(loose), known(bytes(20))] == [True, False]
+
+
 def index(bare: Bare, name: bytes) -> list[bytes]:
     return PackIndex(bare.path(name, b".idx")).oids()
 

@@ -148,6 +148,11 @@ class ObjectStore:
         self.suspects.discard(oid)
         return True
 
+    def known(self) -> Callable[[bytes], bool]:
+        """Give what tells for many objects what ``in`` tells for one: each of them would be looked for in each pack."""
+        packed = frozenset().union(*(index.oids() for index in self._indexes.values()))
+        return lambda oid: (oid in packed and oid not in self.suspects) or oid in self
+
     def distrust(self, oid: bytes) -> None:
         """Count an object as missing until it is written again."""
         self.suspects.add(oid)

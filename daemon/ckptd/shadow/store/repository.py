@@ -55,11 +55,10 @@ __all__ = ["Draft", "Record", "Repository", "legacy_checkpoints"]
 
 _logger = logging.getLogger(__name__)
 
-# A model is written at once where that is cheap or there was none. Else it waits until nothing else is asked for, and
-# then for half a minute since the last time; but no save is followed by more than so much that would be read again.
-_CHEAP_FILES: Final = 5_000
+# A model is written at once where there was none. Else it waits until nothing else is asked for, and then for half a
+# minute since the last time: should the daemon be killed before, the next one reads again what was saved since.
 _MODEL_EVERY_S: Final = 30.0
-_MODEL_AT_LATEST_S: Final = 600.0
+_LARGE_FILES: Final = 5_000
 _MAX_EXCLUDES_BYTES: Final = 16 * 1024 * 1024
 
 # A look-up costs the number of packs; merging so many small ones takes some ten milliseconds.
@@ -412,14 +411,13 @@ class Repository:
         return rfc3339(int(self.clock()))
 
     def adopt(self, root: DirNode) -> None:
-        """Take a scan's result, whose objects are durable, as the model; write it to disk if that was long ago."""
+        """Take a scan's result, whose objects are durable, as the model; write it to disk if there was none."""
         before, self.model = self.model, root
         self.watched.adopted(root)
         if root is before:
             return
         self._unwritten = True
-        late = self.clock() - self._written_s > _MODEL_AT_LATEST_S
-        if before is None or root.files_below <= _CHEAP_FILES or late:
+        if before is None:
             self.write_model()
 
     def keep(self, pack: PackWriter, so_far: DirNode) -> None:
@@ -454,8 +452,8 @@ class Repository:
         """Let what is no longer in the store leave the model, whatever took it away."""
         self._fingerprint = self.objects.fingerprint()
         if self.model is not None:
-            self.model = without_lost(self.model, self.objects.__contains__)
-            self.write_model()
+            self.model = without_lost(self.model, self.objects.known())
+            self._unwritten = True
 
     def keep_house(self) -> None:
         """Merge the packs of many saves into one and cut a log that has grown; what the disk refuses is tried again."""
@@ -533,7 +531,7 @@ class Repository:
 
     def _note_size(self) -> None:
         """Note that a model was made or written; of a small one nothing is left over that would count."""
-        self.is_strewn = self.is_strewn or self.tracked_files > _CHEAP_FILES
+        self.is_strewn = self.is_strewn or self.tracked_files > _LARGE_FILES
 
     def close(self) -> None:
         """Write what is worth keeping and let go of all files."""
@@ -558,14 +556,14 @@ class Repository:
         loaded = load_model(data, boot_id()) if data is not None else None
         if loaded is not None:
             root, fingerprint = loaded
-            self.model = root if fingerprint == self._fingerprint else without_lost(root, self.objects.__contains__)
+            self.model = root if fingerprint == self._fingerprint else without_lost(root, self.objects.known())
             self._note_size()
 
     def _check_model(self) -> None:
         """Drop from the model what rests on objects that are gone: packs removed by hand, objects found bad."""
         fingerprint = self.objects.fingerprint()
         if self.model is not None and (fingerprint != self._fingerprint or self.objects.suspects):
-            self.model = without_lost(self.model, self.objects.__contains__)
+            self.model = without_lost(self.model, self.objects.known())
         self._fingerprint = fingerprint
 
     def _settle_head(self) -> None:
