@@ -76,8 +76,11 @@ class Equality:
     def round(self, scenario: str, count: int) -> None:
         """Do one; see the module."""
         self.tally[f"rounds: {scenario}"] += 1
+        outside = set(os.listdir(self.outside))
         _ROUNDS[scenario](self, count)
         self._compare(scenario)
+        if set(os.listdir(self.outside)) - outside:
+            self._know_second_names()
 
     # -- the scenarios
 
@@ -175,7 +178,8 @@ class Equality:
 
     def _compare(self, scenario: str) -> None:
         self._serial += 1
-        folder = self._chance.choice(sorted(path for path, node in look(bytes(self.root)).items() if node.kind == "d"))
+        folders = sorted(path for path, node in look(bytes(self.root)).items() if node.kind == "d")
+        folder = self._chance.choice(folders or [b""])
         with open(os.path.join(bytes(self.root), folder, b"mark"), "w") as file:
             file.write(str(self._serial))
         saved = self._store.save_detailed(f"{scenario} {self._serial}", full=self._full)
@@ -192,6 +196,11 @@ class Equality:
             again = self._store.save_detailed("everything read", rehash=True)
             assert not again.created, f"a save that reads everything has found more: {again.id} after {saved.id}"
             self.tally["saves that read everything"] += 1
+
+    def _know_second_names(self) -> None:
+        """Look at everything: nobody is told when a file gets a name outside, so what is written through it later."""
+        self._store.save("second names", full=True)
+        self.tally["saves that learn of names outside"] += 1
 
     def _differing(self, one: str, world: World) -> list[str]:
         listing = run_git(b"--git-dir=" + self._folder, "ls-tree", "-r", "-t", "-z", one).split(b"\0")[:-1]

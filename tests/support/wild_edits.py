@@ -5,8 +5,8 @@
 Makes COUNT edits below ROOT and prints how many of them the file system took. KIND is ``all`` (default; no second
 names), ``moves`` (mostly directories that change their places), ``burst`` (one directory, as fast as it goes, little
 of which stays) or ``links`` (writes through second names). OUTSIDE, on the same file system, gets second names of
-files, and directories that leave ROOT for a while. A name there is written through only by a later run: a second name
-that is made and written through between two looks is one of the things that no watcher is told of.
+files, and directories that leave ROOT for a while. A name there is written through only by a later run, and before that
+everything has to be looked at: of a second name that is made outside no watcher is told.
 """
 
 import os
