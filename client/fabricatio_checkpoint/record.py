@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from ckpt_protocol.wirepath import decode
-from fabricatio_checkpoint.watching import Watcher
+from fabricatio_checkpoint.watching import Scans, Watcher
 
 __all__ = [
     "Change",
@@ -212,7 +212,7 @@ class StatusResult:
 
     ``last_manual`` is given where head is an autosave; ``interrupted`` is the safety checkpoint of a restore that
     did not end, ``interruption`` all that is known of it; ``state`` is the daemon's word, ``halted`` the reason where
-    automatic work has stopped; ``notes`` say what only a person can put right.
+    automatic work has stopped; ``notes`` say what only a person can put right; ``scans`` how saves find what changed.
     """
 
     head: str | None
@@ -228,6 +228,7 @@ class StatusResult:
     interruption: Interruption | None = None
     watcher: Watcher | None = None
     notes: tuple[str, ...] = ()
+    scans: Scans | None = None
 
     @classmethod
     def from_wire(cls, wire: Wire) -> Self:
@@ -246,6 +247,7 @@ class StatusResult:
             interruption=None if wire.get("interruption") is None else Interruption.from_wire(wire["interruption"]),
             watcher=None if wire.get("watcher") is None else Watcher.from_wire(wire["watcher"]),
             notes=tuple(wire.get("notes", ())),
+            scans=Scans.from_wire(wire.get("scans")),
         )
 
 

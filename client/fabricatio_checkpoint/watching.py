@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Reboot", "WatchFailure", "WatchResult", "Watcher"]
+__all__ = ["FallBack", "Reboot", "Scans", "WatchFailure", "WatchResult", "Watcher"]
 
 Wire = Mapping[str, Any]
 
@@ -81,13 +81,50 @@ class Reboot:
 
 
 @dataclass(frozen=True, slots=True)
+class FallBack:
+    """How often everything was looked at for this ``kind`` of reason; ``reason`` says the last one for people."""
+
+    kind: str
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scans:
+    """How it was found what had changed, since the daemon opened the store.
+
+    ``watching``: the exact watcher is at work. So many saves have looked at what it names alone (``watched``), or at
+    everything (``full``). ``fall_backs`` counts the looks, of saves and others, that went over everything although it
+    was at work, the most frequent first; ``missed`` are paths that it had not named.
+    """
+
+    watching: bool
+    watched: int
+    full: int
+    missed: int
+    fall_backs: tuple[FallBack, ...]
+
+    @classmethod
+    def from_wire(cls, wire: Wire | None) -> Scans | None:
+        """Read the wire's form; a daemon of an earlier version tells nothing of it."""
+        if wire is None:
+            return None
+        fall_backs = tuple(FallBack(one["kind"], one["count"], one["reason"]) for one in wire["fall_backs"])
+        return cls(wire["watching"], wire["watched"], wire["full"], wire["missed"], fall_backs)
+
+
+@dataclass(frozen=True, slots=True)
 class WatchResult:
-    """The answer of watch() and watch_status(); ``halted`` is why autosave has stopped by itself, if it has."""
+    """The answer of watch() and watch_status(); ``halted`` is why autosave has stopped by itself, if it has.
+
+    ``watcher`` is the one that wakes autosave up, ``scans`` tells of the one that saves go by.
+    """
 
     watcher: Watcher
     state: str
     halted: str | None
     reboot: Reboot
+    scans: Scans | None = None
 
     @classmethod
     def from_wire(cls, wire: Wire) -> WatchResult:
@@ -98,6 +135,7 @@ class WatchResult:
             state=wire["state"],
             halted=wire["halted"],
             reboot=Reboot(reboot["unit"], reboot["enabled"], reboot["linger"]),
+            scans=Scans.from_wire(wire.get("scans")),
         )
 
 

@@ -144,7 +144,7 @@ async def status(daemon_: Daemon, asked: Asked, params: worktree.StatusParams) -
 async def watch(daemon_: Daemon, asked: Asked, params: worktree.WatchParams) -> worktree.WatchResult:
     """Turn autosave on or off, or tell how it is."""
     on = _WANTED[params.action]
-    directory, watcher, state, halted = await daemon_.manager.watch(
+    directory, watcher, state, halted, scans = await daemon_.manager.watch(
         _directory(params), params.worktree, asked.caller, on, force=params.force
     )
 
@@ -155,7 +155,7 @@ async def watch(daemon_: Daemon, asked: Asked, params: worktree.WatchParams) -> 
 
     # Both look into the home directory, which may lie on a mount that does not answer.
     reboot = await unless_called_off(asked.caller, anyio.to_thread.run_sync(aside, abandon_on_cancel=True))
-    return worktree.WatchResult(watcher=watcher, state=state, halted=halted, reboot=reboot)
+    return worktree.WatchResult(watcher=watcher, state=state, halted=halted, reboot=reboot, scans=scans)
 
 
 async def forget(daemon_: Daemon, asked: Asked, params: worktree.ForgetParams) -> worktree.ForgetResult:

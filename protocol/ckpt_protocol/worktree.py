@@ -16,6 +16,8 @@ from ckpt_protocol.structs import (
 __all__ = [
     "AdoptParams",
     "AdoptResult",
+    "FallBack",
+    "FallBackKind",
     "ForgetParams",
     "ForgetResult",
     "Interruption",
@@ -24,6 +26,7 @@ __all__ = [
     "OpenParams",
     "OpenResult",
     "ResumeParams",
+    "Scans",
     "StatusParams",
     "StatusResult",
     "WatchFailure",
@@ -133,13 +136,52 @@ class WatchReboot(Result, frozen=True, kw_only=True):
     linger: bool
 
 
+FallBackKind = Literal[
+    "starting", "overflow", "too_many", "cookie", "limit", "replaced", "unsaved", "options", "rules", "missed", "error"
+]
+"""Why everything had to be looked at.
+
+The watcher has just begun (``starting``), was told too much at once (``overflow``) or too much to remember, does not
+answer in time (``cookie``), may not watch so much (``limit``), watched another directory (``replaced``), was found to
+be wrong (``missed``), or failed. Or the last scan was not the last save's, was by other options, or by other rules,
+mounts or second names of files (``rules``).
+"""
+
+
+class FallBack(Result, frozen=True, kw_only=True):
+    """How often everything was looked at for this reason; ``reason`` says the last one for people."""
+
+    kind: FallBackKind
+    count: int
+    reason: str
+
+
+class Scans(Result, frozen=True, kw_only=True):
+    """How it was found what had changed, since the daemon opened the store.
+
+    ``watching``: the exact watcher is at work, which names what may have changed. So many saves have looked at that
+    alone (``watched``), or at everything (``full``). ``fall_backs`` counts the looks, of saves and others, that went
+    over everything although it was at work, the most frequent first; ``missed`` are paths that it had not named.
+    """
+
+    watching: bool
+    watched: int
+    full: int
+    missed: int
+    fall_backs: list[FallBack]
+
+
 class WatchResult(Result, frozen=True, kw_only=True):
-    """``state`` is the actor's, ``halted`` why autosave has stopped if it has."""
+    """``state`` is the actor's, ``halted`` why autosave has stopped if it has.
+
+    ``watcher`` is the one that wakes autosave up, ``scans`` tells of the one that saves go by.
+    """
 
     watcher: Watcher
     state: str
     halted: str | None
     reboot: WatchReboot
+    scans: Scans | None = None
 
 
 class StatusParams(Request, frozen=True, kw_only=True):
@@ -174,8 +216,8 @@ class StatusResult(Result, frozen=True, kw_only=True):
 
     ``last_manual`` is given where head is an autosave. ``interrupted`` is the safety checkpoint of a restore
     that did not end, ``interruption`` all that is known of it; ``worktree.resume`` ends it. ``state`` is the actor's,
-    ``halted`` the reason where it is HALTED. ``watcher`` tells of autosave. ``notes`` say what only a person can put
-    right: a store above its cap by what is never thinned.
+    ``halted`` the reason where it is HALTED. ``watcher`` tells of autosave, ``scans`` of how saves find what has
+    changed. ``notes`` say what only a person can put right: a store above its cap by what is never thinned.
     """
 
     head: str | None
@@ -191,6 +233,7 @@ class StatusResult(Result, frozen=True, kw_only=True):
     interruption: Interruption | None = None
     watcher: Watcher | None = None
     notes: list[str] = []
+    scans: Scans | None = None
 
 
 class ResumeParams(Request, frozen=True, kw_only=True):

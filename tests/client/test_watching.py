@@ -7,11 +7,11 @@ from ckpt_protocol.methods import METHODS
 from fabricatio_checkpoint import launch
 from fabricatio_checkpoint.aio import AsyncCheckpointService
 from fabricatio_checkpoint.capabilities.checkpoint import Checkpoint
-from fabricatio_checkpoint.cli.commands.watch import told
+from fabricatio_checkpoint.cli.commands.watch import lost_track, scanned, told
 from fabricatio_checkpoint.config import checkpoint_config
 from fabricatio_checkpoint.inited_service import get_checkpoint_service
 from fabricatio_checkpoint.record import StatusResult
-from fabricatio_checkpoint.watching import WatchFailure, WatchResult
+from fabricatio_checkpoint.watching import FallBack, WatchFailure, WatchResult
 from support.cli_answers import status
 from support.cli_run import in_process
 from support.fake_daemon import FakeDaemon
@@ -131,6 +131,66 @@ def test_a_status_has_the_watcher_if_the_daemon_tells_of_it():
 )
 def test_what_is_said_of_it(watcher, halted, lines):
     assert list(told({**WATCHER, **watcher}, halted)) == lines
+
+
+SCANS = {
+    "watching": True,
+    "watched": 40,
+    "full": 1,
+    "missed": 0,
+    "fall_backs": [
+        {"kind": "overflow", "count": 2, "reason": "too many events at once"},
+        {"kind": "limit", "count": 1, "reason": "cannot watch /w/\x1b: No space left on device"},
+        {"kind": "starting", "count": 1, "reason": "the directories are being watched by and by"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("scans", "lines", "line"),
+    [
+        (None, [], []),
+        ({**SCANS, "watching": False, "watched": 0, "fall_backs": []}, [], []),
+        (
+            {**SCANS, "fall_backs": SCANS["fall_backs"][2:]},
+            [
+                "exact watcher: 40 saves by its word, 1 by a look at everything",
+                "  a look at everything once: the directories are being watched by and by",
+            ],
+            [],
+        ),
+        (
+            {**SCANS, "watching": False, "watched": 1},
+            [
+                "exact watcher (not at work now): 1 save by its word, 1 by a look at everything",
+                "  a look at everything 2 times: too many events at once",
+                "  a look at everything once: cannot watch /w/\\x1b: No space left on device",
+                "  a look at everything once: the directories are being watched by and by",
+            ],
+            ["the exact watcher lost track 3 times; everything was looked at then (ckpt watch status: why)"],
+        ),
+    ],
+)
+def test_what_is_said_of_the_exact_watcher(scans, lines, line):
+    assert list(scanned(scans)) == lines
+    assert list(lost_track(scans)) == line
+
+
+def test_how_saves_found_what_had_changed_is_told(daemon, tmp_path, capsysbinary):
+    daemon.answers["worktree.watch"] = {**answer(), "scans": SCANS}
+    found = get_checkpoint_service().get_store(tmp_path).watch_status().scans
+    assert (found.watching, found.watched, found.full, found.missed) == (True, 40, 1, 0)
+    assert found.fall_backs[0] == FallBack("overflow", 2, "too many events at once")
+    assert "exact watcher: 40 saves" in in_process(capsysbinary, "watch", "status").out
+    assert "exact watcher" not in in_process(capsysbinary, "watch", "on").out
+    assert in_process(capsysbinary, "--json", "watch", "status").document["scans"] == SCANS
+    daemon.answers["worktree.status"] = {**status(), "watcher": WATCHER, "scans": SCANS}
+    assert "the exact watcher lost track 3 times" in in_process(capsysbinary, "status").out
+    assert StatusResult.from_wire({**status(), "scans": SCANS}).scans == found
+    # A daemon of an earlier version tells nothing of it.
+    wire = status()
+    wire.pop("scans", None)
+    assert StatusResult.from_wire(wire).scans is None
 
 
 def test_the_command_says_what_is_missing_for_a_reboot(daemon, capsysbinary):

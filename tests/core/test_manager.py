@@ -592,8 +592,9 @@ async def test_what_was_watched_goes_on_with_the_first_request_of_the_directory(
         await eventually(lambda: catalog.kept[DIR, b"/w/watched"].saves)
         assert [from_wire(store.worktree) for store in manager.stores()] == [b"/w/watched"]
         assert (manager.watching, manager.stores()[0].watcher) == (True, "polling")
-        watcher = (await manager.watch(DIR, place(b"/w/watched"), Caller("test"), False)).watcher
-        assert (watcher.state, manager.watching) == ("off", False)
+        found = await manager.watch(DIR, place(b"/w/watched"), Caller("test"), False)
+        assert (found.watcher.state, manager.watching) == ("off", False)
+        assert found.scans.full == len(catalog.kept[DIR, b"/w/watched"].saves)
         assert not catalog.kept[DIR, b"/w/watched"].options.on
 
 

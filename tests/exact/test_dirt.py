@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ckptd.doubt import Doubt
 from ckptd.exact.dirt import MOST_NAMES, Dirt
 
 pytestmark = pytest.mark.core
@@ -54,11 +55,23 @@ def test_what_comes_during_a_scan_is_for_the_next_one():
 def test_a_loss_during_a_scan_is_not_healed_by_it():
     dirt = known()
     dirt.look()
-    dirt.lose("overflow")
+    dirt.lose(Doubt("overflow", "too many events at once"))
     dirt.adopted(whole=True)
     assert dirt.look() is None
     dirt.adopted(whole=True)
     assert dirt.look() == {}
+
+
+def test_the_first_reason_of_a_loss_stays_until_everything_was_looked_at():
+    dirt = Dirt()
+    assert dirt.lost_for.kind == "starting"
+    dirt.lose(Doubt("overflow", "too many events at once"))
+    dirt.lose(Doubt("cookie", "its cookie did not come back"))
+    assert dirt.lost_for.kind == "overflow"
+    dirt.look()
+    dirt.adopted(whole=True)
+    dirt.lose(Doubt("cookie", "its cookie did not come back"))
+    assert dirt.lost_for.kind == "cookie"
 
 
 def test_a_scan_that_nobody_can_vouch_for_heals_nothing():
@@ -74,7 +87,7 @@ def test_too_many_names_are_a_loss():
     for number in range(MOST_NAMES + 1):
         dirt.add(b"%d" % (number % 7), b"%d" % number)
     assert dirt.look() is None
-    assert dirt.lost_for == "too many changes"
+    assert dirt.lost_for.kind == "too_many"
 
 
 STEPS = st.lists(st.sampled_from(["add", "look", "part", "whole", "lose"]), max_size=60)
@@ -94,7 +107,7 @@ def test_no_name_is_ever_missed(steps):
             changed.add(b"%d" % count)
         elif step == "lose":
             losses += 1
-            dirt.lose("test")
+            dirt.lose(Doubt("error", "test"))
         elif step == "look":
             found = dirt.look()
             assert found is None or (losses == healed_losses and changed <= found.get(b"", set()))

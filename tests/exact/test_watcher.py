@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ckpt_protocol.worktree import Scans
+from ckptd.doubt import Doubt
 from ckptd.exact.watcher import ExactWatcher
+from ckptd.shadow.objects.blob import hash_object
 from ckptd.shadow.objects.pack import HashOnly
+from ckptd.shadow.scan.model import without_lost
 from support.effort import examples
 from support.poll import until
 from support.worktrees import Desk
@@ -57,6 +61,11 @@ def watched(desk: Desk):
     return Watched(desk)
 
 
+def counts(desk: Desk) -> dict[str, int]:
+    """How often everything was looked at although somebody watched, by the reason."""
+    return {one.kind: one.count for one in desk.writer.scans().fall_backs}
+
+
 def partial(watched: Watched) -> bool:
     found = watched.desk.repo.scan(HashOnly())
     return found.partial
@@ -82,6 +91,49 @@ def test_full_scans_where_it_is_asked_for(watched):
     watched.desk.write(b"a", b"2")
     saved = watched.desk.save(full=True)
     assert watched.desk.repo.lookup.load(saved.id).facts.scan == "full"
+
+
+def test_it_is_counted_how_saves_found_what_had_changed(watched):
+    desk = watched.desk
+    desk.write(b"a", b"1")
+    watched.settle()
+    before = desk.writer.scans()
+    assert before.watching
+    assert {one.kind for one in before.fall_backs} <= {"starting"}
+    for number in range(3):
+        desk.write(b"a", b"%d" % (number + 2))
+        desk.save()
+    desk.save(full=True)
+    for _ in range(2):
+        watched.witness.doubt(Doubt("overflow", "too many events at once"))
+        desk.save()
+    watched.witness.doubt(Doubt("missed", "it has missed changes"))
+    # A look that is no save: only why it went over everything is counted.
+    found = desk.status().scans
+    assert (found.watched - before.watched, found.full - before.full) == (3, 3)
+    assert [(one.kind, one.count, one.reason) for one in found.fall_backs if one.kind != "starting"] == [
+        ("overflow", 2, "too many events at once"),
+        ("missed", 1, "it has missed changes"),
+    ]
+    desk.reopen()
+    assert desk.writer.scans() == Scans(watching=False, watched=0, full=0, missed=0, fall_backs=[])
+
+
+def test_what_lies_with_the_last_scan_is_counted_too(watched):
+    desk = watched.desk
+    desk.write(b"a", b"1")
+    desk.write(b"b", b"2")
+    watched.settle()
+    # Something of the model has left the store: the next save looks at what it was.
+    desk.repo.model = without_lost(desk.repo.model, hash_object(b"blob", b"1").__ne__)
+    desk.save()
+    assert counts(desk)["unsaved"] == 1
+    os.link(desk.path(b"a"), desk.path(b"second"))
+    os.unlink(desk.path(b"b"))
+    desk.save()
+    os.mkdir(desk.path(b".git"))
+    desk.save()
+    assert set(counts(desk)) <= {"starting", "unsaved", "rules"}
 
 
 def test_directories_that_come_go_and_move(watched):
@@ -185,6 +237,7 @@ def test_a_burst_that_overflows_is_noticed_and_healed(watched):
         os.mkdir(desk.path(b"late"))
         desk.write(b"late/f", b"1")
     assert not watched.check()
+    assert counts(desk).keys() & {"overflow", "cookie"}
     # A busy machine may answer too late, and then everything is looked at once more.
     numbers = iter(range(2, 1000))
     for name in (b"late/f", b"a/3"):
@@ -202,6 +255,7 @@ def test_a_root_that_is_replaced_ends_it(watched):
     found = desk.repo.scan(HashOnly())
     assert not found.partial
     assert found.root.files_below == 2
+    assert counts(desk)["replaced"] == 1
 
 
 def test_a_watch_that_cannot_be_had_means_scans(watched, monkeypatch):
@@ -252,7 +306,7 @@ def test_its_word_is_held_against_the_disk(watched):
     desk.write(b"b/new/f", b"2")
     os.unlink(desk.path(b"b/c/g"))
     run_check(watched)
-    assert desk.repo.watched.missed == 0
+    assert desk.status().scans.missed == 0
     desk.write(b"b/c/f", b"3")
     assert watched.check()
     desk.settle()
@@ -262,9 +316,10 @@ def test_its_word_is_held_against_the_disk(watched):
     assert watched.witness.look() == {b"a": {b"g"}}
     watched.witness.adopted(tuple, whole=False)
     run_check(watched)
-    assert desk.repo.watched.missed == 1
+    assert desk.writer.scans().missed == 1
     saved = desk.save()
     assert "missed 1 paths, such as a/g" in " ".join(saved.notes)
+    assert counts(desk)["missed"] == 1
     assert desk.cat(saved.id, b"a/g") == b"unheard"
 
 

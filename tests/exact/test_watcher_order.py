@@ -197,6 +197,7 @@ def test_a_way_to_the_worktree_that_is_lost_for_a_while(watched):
         os.rename(desk.base + b".away", desk.base)
     desk.write(b"d/new/f", b"1")
     assert not watched.check()
+    assert "replaced" in [one.kind for one in desk.status().scans.fall_backs]
     desk.write(b"d/new/f", b"2")
     watched.check()
 
@@ -211,7 +212,7 @@ def test_what_nobody_foresaw_in_its_thread_means_scans(watched):
     desk.write(b"d/f", b"2")
     desk.write(b"new/f", b"2")
     assert not watched.check()
-    assert "NoneType" in witness.broken
+    assert (witness.broken.kind, "NoneType" in witness.broken.text) == ("error", True)
     watched.settle()
     desk.write(b"d/f", b"3")
     assert watched.check()

@@ -28,7 +28,6 @@ __all__ = ["SCENARIOS", "Equality"]
 
 SCENARIOS = ("plain", "during saves", "stopped", "starved", "moves", "burst", "burst while stopped", "links")
 
-_FALL_BACK = re.compile(r"everything in .* is scanned: (.*)$")
 _HELPING = re.compile(r"ckptd\.(watch|workers)")
 _READ_ALL_EVERY = 8
 _SPIN = "while True: pass"
@@ -43,7 +42,6 @@ class Equality:
         self.root = base / "tree"
         self.outside = base / "outside"
         self.outside.mkdir()
-        self._state_dir = Path(os.environ["XDG_STATE_HOME"]) / "fabricatio-checkpoint"
         self._place = str(base)
         self._chance = random.Random(seed)
         self._serial = seed * 1_000_000
@@ -64,14 +62,10 @@ class Equality:
         self._service.close()
 
     def fall_backs(self) -> Counter[str]:
-        """Why saves looked at everything although somebody watched, by the daemon's log."""
-        found: Counter[str] = Counter()
-        for path in sorted(self._state_dir.glob("ckptd.log*")):
-            for line in path.read_text().splitlines():
-                told = _FALL_BACK.search(line)
-                if told:
-                    found[told[1]] += 1
-        return found
+        """Why saves looked at everything although somebody watched."""
+        scans = self._store.watch_status().scans
+        assert scans is not None
+        return Counter({one.kind: one.count for one in scans.fall_backs})
 
     def round(self, scenario: str, count: int) -> None:
         """Do one; see the module."""

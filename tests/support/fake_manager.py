@@ -153,7 +153,8 @@ class FakeManager:
     ) -> Any:
         self.callers.append(caller)
         await self._note("watch", checkpoint_dir, on=on, force=force)
-        return Watched(checkpoint_dir, self.answer("worktree.watch").watcher, "halted", "for the test")
+        answer = self.answer("worktree.watch")
+        return Watched(checkpoint_dir, answer.watcher, "halted", "for the test", answer.scans)
 
     def stores(self) -> "list[daemon.OpenStore]":
         return [daemon.OpenStore(worktree="/w", store="/s", state="idle", queued=0)]

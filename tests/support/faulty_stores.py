@@ -110,6 +110,7 @@ class MemoryStore:
     options: Autosave = SHORT
     plan: WatchPlan = field(default_factory=MemoryPlan)
     _writing: threading.Lock = field(default_factory=threading.Lock)
+    closed_in: set[str] = field(default_factory=set)
 
     def check_place(self, place: Worktree) -> None:
         self._enter("check_place")
@@ -142,6 +143,10 @@ class MemoryStore:
         self.options = self.options._replace(on=on)
         return self.options
 
+    def scans(self) -> worktree.Scans:
+        self._enter("scans")
+        return worktree.Scans(watching=False, watched=0, full=len(self.saves), missed=0, fall_backs=[])
+
     def watch_plan(self) -> WatchPlan:
         self._enter("watch_plan")
         return self.plan
@@ -171,10 +176,12 @@ class MemoryStore:
 
     def close(self) -> None:
         self.closes += 1
+        self.closed_in.add(threading.current_thread().name)
 
     def _enter(self, what: str) -> None:
         self.writer_threads.add(threading.current_thread().name)
-        if self.closes:
+        # As a reader it may be closed while its writer still does something.
+        if threading.current_thread().name in self.closed_in:
             self.faults.append(f"{what} after close")
 
 
@@ -279,6 +286,7 @@ class MemoryCatalog:
         if folder in self._open_folders and not self._open_folders[folder].closes >= 2:
             self.faults.append("opened twice")
         kept.closes = 0
+        kept.closed_in.clear()
         self._open_folders[folder] = kept
         return Opened(folder, created, kept, kept, kept.options)
 

@@ -100,6 +100,13 @@ WATCHER = worktree.Watcher(
         kind="no_space", message="cannot write the pack", time="2026-11-30T19:45:00Z", retry_in_s=8.0
     ),
 )
+SCANS = worktree.Scans(
+    watching=True,
+    watched=40,
+    full=3,
+    missed=1,
+    fall_backs=[worktree.FallBack(kind="overflow", count=2, reason="too many events at once")],
+)
 PLACE = {"checkpoint_dir": HOME, "worktree": WHOLE}
 LEAST_PLACE = {"checkpoint_dir": PathB64(b64="L3Nycy//"), "worktree": GONE}
 TOKENED = {**PLACE, "token": TOKEN}
@@ -275,6 +282,7 @@ SAMPLES: dict[str, Sample] = {
             ),
             watcher=WATCHER,
             notes=["what is left takes 4294967296 bytes"],
+            scans=SCANS,
         ),
     ),
     "worktree.forget": Sample(
@@ -318,6 +326,13 @@ SAMPLES: dict[str, Sample] = {
             state="IDLE",
             halted=None,
             reboot=worktree.WatchReboot(unit=False, enabled=False, linger=False),
+        ),
+        later_result=worktree.WatchResult(
+            watcher=WATCHER,
+            state="HALTED",
+            halted="worktree_replaced",
+            reboot=worktree.WatchReboot(unit=True, enabled=True, linger=True),
+            scans=SCANS,
         ),
     ),
     "worktree.resume": Sample(

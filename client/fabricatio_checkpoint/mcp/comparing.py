@@ -22,6 +22,7 @@ __all__ = ["DIFF", "STATUS", "read_patch"]
 
 _KEPT_BYTES: Final = 4 << 20
 _READ_BYTES: Final = 64 << 20
+_OF_NO_USE: Final = ("watcher", "state", "scans")
 _READ_AGAIN: Final = 3
 _OTHERS: Final = 20
 
@@ -41,7 +42,7 @@ def _status(call: Call) -> Answer:
     desk = call.desk
     after = desk.place(call.arguments.get("after_path"))
     result = desk.ask("worktree.status", {}, call.tell)
-    for name in ("watcher", "state"):
+    for name in _OF_NO_USE:
         result.pop(name, None)
     for name in ("head_record", "last_manual"):
         result[name] = result[name] and brief(result[name])
@@ -132,7 +133,7 @@ STATUS: Final = Tool(
     result_of(
         "StatusAnswer",
         StatusResult,
-        ("watcher", "state"),
+        _OF_NO_USE,
         (
             Field("worktree", WirePath, "The directory that all of this is about."),
             Field("session", str, "Your session, as the history has it."),

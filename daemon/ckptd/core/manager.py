@@ -22,10 +22,12 @@ from ckpt_protocol.worktree import (
     ForgetResult,
     ListResult,
     OpenResult,
+    Scans,
     StatusParams,
     StatusResult,
     Watcher,
 )
+from ckptd.autosave import Autosave
 from ckptd.core.actor import Actor, ActorClosedError, Terms
 from ckptd.core.autosavers import Autosavers, Unwatched
 from ckptd.core.bus import Bus
@@ -61,6 +63,7 @@ class Watched(NamedTuple):
     watcher: Watcher
     state: str
     halted: str | None
+    scans: Scans
 
 
 class Manager:
@@ -235,17 +238,20 @@ class Manager:
     async def watch(
         self, checkpoint_dir: bytes, place: Worktree, caller: Caller, on: bool | None, *, force: bool = False
     ) -> Watched:
-        """Turn autosave on or off, or leave it as it is (None); tell how it is then.
+        """Turn autosave on or off, or leave it as it is (None); tell how it is then, and how saves find what changed.
 
         Turned on, it looks again at what has stopped it, and makes the store where there is none.
         """
         if on is None:
-            directory, _ = await self._ask(
-                checkpoint_dir, place, lambda actor: actor.write(Terms(place), lambda _: None, caller), caller
+            directory, scans = await self._ask(
+                checkpoint_dir,
+                place,
+                lambda actor: actor.write(Terms(place), lambda writer: writer.scans(), caller),
+                caller,
             )
         else:
-            directory = await self._set_autosave(checkpoint_dir, place, caller, on, force=force)
-        return Watched(directory, self.watcher_of(directory, place), *self.state_of(directory, place))
+            directory, scans = await self._set_autosave(checkpoint_dir, place, caller, on, force=force)
+        return Watched(directory, self.watcher_of(directory, place), *self.state_of(directory, place), scans)
 
     def watcher_of(self, checkpoint_dir: bytes, place: Worktree) -> Watcher:
         """Tell how autosave is for a worktree; touches no thread."""
@@ -259,14 +265,13 @@ class Manager:
 
     async def _set_autosave(
         self, checkpoint_dir: bytes, place: Worktree, caller: Caller, on: bool, *, force: bool
-    ) -> bytes:
+    ) -> tuple[bytes, Scans]:
+        def job(writer: Writer) -> tuple[Autosave, Scans]:
+            return writer.set_autosave(on), writer.scans()
+
         terms = Terms(place, on, on and force)
-        directory, options = await self._ask(
-            checkpoint_dir,
-            place,
-            lambda actor: actor.write(terms, lambda writer: writer.set_autosave(on), caller),
-            caller,
-            make=on,
+        directory, (options, scans) = await self._ask(
+            checkpoint_dir, place, lambda actor: actor.write(terms, job, caller), caller, make=on
         )
         key = _key(directory, place)
         actor = self._actors.get(key)
@@ -274,7 +279,7 @@ class Manager:
             self._autosavers.stop(key)
         elif actor is not None and not actor.leaving:
             self._autosavers.begin(key, actor, options, self._running_tasks())
-        return directory
+        return directory, scans
 
     async def forget(self, checkpoint_dir: bytes, place: Worktree, caller: Caller) -> ForgetResult:
         """Delete a worktree's store after what runs there has ended.

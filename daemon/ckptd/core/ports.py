@@ -58,6 +58,10 @@ class Writer(Protocol):
         """Compare the worktree with head. ``state`` and ``halted`` of the result are the actor's to fill in."""
         ...
 
+    def scans(self) -> worktree.Scans:
+        """Tell how saves have found what had changed; touches no file."""
+        ...
+
     def diff(self, params: checkpoint.DiffParams, caller: Caller) -> checkpoint.DiffResult:
         """Give a piece of a patch."""
         ...

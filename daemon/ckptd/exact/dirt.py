@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from ckptd.doubt import Doubt
+
 __all__ = ["MOST_NAMES", "Dirt", "Names"]
 
 Names = dict[bytes, set[bytes]]
@@ -24,7 +26,7 @@ class Dirt:
         self._unknown = True
         self._losses = 0
         self._looked_at_loss: int | None = None
-        self.lost_for: str = "not looked at yet"
+        self.lost_for = Doubt("starting", "not looked at yet")
 
     def add(self, folder: bytes, name: bytes) -> None:
         """Take a name that may have changed."""
@@ -36,18 +38,20 @@ class Dirt:
         names.add(name)
         self._count += 1
         if self._count > MOST_NAMES:
-            self.lose("too many changes")
+            self.lose(Doubt("too_many", "too many changes"))
 
     def add_folder(self, folder: bytes) -> None:
         """Take a directory that may have changed itself: its permission bits, or its owner."""
         self._fresh.setdefault(folder, set()).add(b"")
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: Doubt) -> None:
         """Forget everything: only a scan of all that begins from now on brings it back."""
         self._fresh, self._pending, self._count = {}, {}, 0
+        if not self._unknown or self.lost_for.kind == "starting":
+            # What comes next, until all is looked at, may be a consequence.
+            self.lost_for = reason
         self._unknown = True
         self._losses += 1
-        self.lost_for = reason
 
     def look(self) -> Names | None:
         """Give all that may have changed, None where that is not known; a scan of it begins now."""

@@ -19,6 +19,9 @@ from typing import Final
 
 from inotify_simple import Event, INotify, flags
 
+from ckpt_protocol.wirepath import to_text
+from ckpt_protocol.worktree import FallBackKind
+from ckptd.doubt import Doubt
 from ckptd.exact.dirt import Dirt, Names
 from ckptd.exact.watchtree import WatchTree
 
@@ -50,6 +53,9 @@ _OVERFLOW: Final = int(flags.Q_OVERFLOW)
 _IGNORED: Final = int(flags.IGNORED)
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 """Why a directory is passed over: it is none any more, which has an event of its own, or a scan can't enter it."""
+
+_LIMITS: Final = (errno.ENOSPC, errno.ENOMEM)
+_BEGINNING: Final = Doubt("starting", "the directories are being watched by and by")
 
 
 class ExactWatcher:
@@ -85,15 +91,15 @@ class ExactWatcher:
         self._wanted: list[list[bytes]] = []
         self._ready = False
         self._ending = False
-        self.broken: str | None = None
+        self.broken: Doubt | None = None
         self.place: tuple[int, int] = (0, 0)
         self._inotify: INotify | None = None
         self._thread = threading.Thread(target=self._run, name="ckptd-exact", daemon=True)
 
     @property
-    def lost_for(self) -> str:
+    def lost_for(self) -> Doubt:
         """Why the last look() gave None, where it did."""
-        return self.broken or (self._dirt.lost_for if self._ready else "the directories are being watched by and by")
+        return self.broken or (self._dirt.lost_for if self._ready else _BEGINNING)
 
     @property
     def watches(self) -> int:
@@ -106,7 +112,7 @@ class ExactWatcher:
         try:
             self._thread.start()
         except RuntimeError as error:
-            self._break(str(error))
+            self._break(Doubt("error", str(error)))
 
     def look(self) -> Names | None:
         """Give what may have changed since the last adopted(), up to this moment; None where that is not known."""
@@ -115,7 +121,7 @@ class ExactWatcher:
                 self._dirt.look_away()
             return None
         if not self._round_trip():
-            self._lose("its cookie did not come back")
+            self._lose(Doubt("cookie", "its cookie did not come back"))
         with self._lock:
             return self._dirt.look()
 
@@ -132,7 +138,7 @@ class ExactWatcher:
             self._wanted.append(wanted)
             self._cookie()
 
-    def doubt(self, reason: str) -> None:
+    def doubt(self, reason: Doubt) -> None:
         """Forget what is known, as somebody has found it wrong: the next answer is "not known"."""
         self._lose(reason)
 
@@ -182,18 +188,18 @@ class ExactWatcher:
         try:
             self._inotify = INotify()
         except OSError as error:
-            self._break(f"no inotify instance: {error.strerror}")
+            self._break(Doubt("limit", f"no inotify instance: {error.strerror}"))
             return
         try:
             self._begin()
             while not self._ending and self.broken is None:
                 self._work_off(self._inotify.read())
         except OSError as error:
-            self._break(f"{error.strerror}")
+            self._break(Doubt("error", f"{error.strerror}"))
         except Exception as error:
             # Whatever it is, nobody reads the events from here on.
             _logger.exception("the watcher of a worktree has failed")
-            self._break(repr(error))
+            self._break(Doubt("error", repr(error)))
         finally:
             self._inotify.close()
 
@@ -239,7 +245,8 @@ class ExactWatcher:
         except OSError as error:
             if error.errno in _GONE and path:
                 return False
-            self._break(f"cannot watch {os.fsdecode(full)}: {error.strerror}")
+            kind: FallBackKind = "limit" if error.errno in _LIMITS else "error"
+            self._break(Doubt(kind, f"cannot watch {to_text(full)}: {error.strerror}"))
             return False
         return True
 
@@ -282,7 +289,7 @@ class ExactWatcher:
             if event.wd == self._cookie_wd:
                 seen = self._cookie_of(event, seen)
             elif event.wd in self._above:
-                self._break("a directory above the worktree was moved or unmounted")
+                self._break(Doubt("replaced", "a directory above the worktree was moved or unmounted"))
             elif event.mask & _OVERFLOW:
                 self._overflow()
             else:
@@ -297,7 +304,7 @@ class ExactWatcher:
 
     def _cookie_of(self, event: Event, seen: int) -> int:
         if event.mask & _IGNORED:
-            self._break("its directory for cookies is gone")
+            self._break(Doubt("error", "its directory for cookies is gone"))
         # Somebody else's file says nothing.
         return int(event.name) if event.name.isdecimal() and int(event.name) <= self._last_cookie else seen
 
@@ -311,7 +318,7 @@ class ExactWatcher:
             return
         if event.mask & _ENDED:
             if node.parent is None:
-                self._break("the worktree was moved, deleted or unmounted")
+                self._break(Doubt("replaced", "the worktree was moved, deleted or unmounted"))
             return
         path = node.path
         if not event.name:
@@ -352,10 +359,10 @@ class ExactWatcher:
 
     def _overflow(self) -> None:
         """Events are lost, those of new directories among them: every directory there is gets its watch again."""
-        self._lose("too many events at once")
+        self._lose(Doubt("overflow", "too many events at once"))
         found = os.lstat(self._root)
         if (found.st_dev, found.st_ino) != self.place:
-            self._break("the worktree was replaced")
+            self._break(Doubt("replaced", "the worktree was replaced"))
             return
         # What is known of watches may be wrong as well: a directory may have been another one in between.
         before, self._tree = self._tree, WatchTree()
@@ -375,11 +382,11 @@ class ExactWatcher:
         with self._lock:
             self._dirt.add_folder(path)
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: Doubt) -> None:
         with self._lock:
             self._dirt.lose(reason)
 
-    def _break(self, reason: str) -> None:
+    def _break(self, reason: Doubt) -> None:
         with self._lock:
             self._dirt.lose(reason)
             self.broken = reason

@@ -63,9 +63,10 @@ def _tail(result: dict[str, Any], when: Callable[[str], str]) -> Iterator[str]:
         yield from _interrupted(short(result["interrupted"]), result.get("interruption"), when)
     watcher = result.get("watcher")
     if watcher is not None:
-        from fabricatio_checkpoint.cli.commands.watch import told
+        from fabricatio_checkpoint.cli.commands.watch import lost_track, told
 
         yield from told(watcher, result["halted"])
+        yield from lost_track(result.get("scans"))
     if result["halted"] and (watcher is None or watcher["state"] == "off"):
         yield f"halted: {visible(result['halted'])}"
 

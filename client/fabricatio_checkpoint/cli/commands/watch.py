@@ -13,9 +13,12 @@ if TYPE_CHECKING:
 
     from fabricatio_checkpoint.cli.session import Session
 
-__all__ = ["told", "watch"]
+__all__ = ["lost_track", "scanned", "told", "watch"]
 
 _ACTIONS = ("on", "off", "status")
+
+# The others are of the saves themselves: each of them comes now and then, and says nothing of the watcher.
+_LOSSES = ("overflow", "too_many", "cookie", "limit", "replaced", "missed", "error")
 
 
 def watch(session: Session) -> int:
@@ -30,6 +33,9 @@ def watch(session: Session) -> int:
         return 0
     for line in told(result["watcher"], result["halted"]):
         session.out.line(line)
+    if action == "status":
+        for line in scanned(result.get("scans")):
+            session.out.line(line)
     if result["watcher"]["state"] != "off" or action == "status":
         for line in _after_a_reboot(result["reboot"]):
             session.out.line(line)
@@ -54,6 +60,28 @@ def told(watcher: dict[str, Any], halted: str | None) -> Iterator[str]:
     if failure is not None:
         again = "" if failure["retry_in_s"] is None else f"; tried again in {failure['retry_in_s']:g} s"
         yield f"the last autosave failed: {visible(failure['message'])}{again}"
+
+
+def scanned(scans: dict[str, Any] | None) -> Iterator[str]:
+    """Say how saves have found what had changed, where they have ever had a choice."""
+    if scans is None or not (scans["watching"] or scans["watched"] or scans["fall_backs"]):
+        return
+    rest = "" if scans["watching"] else " (not at work now)"
+    by_word = counted(scans["watched"], "save")
+    yield f"exact watcher{rest}: {by_word} by its word, {scans['full']} by a look at everything"
+    for one in scans["fall_backs"]:
+        yield f"  a look at everything {_times(one['count'])}: {visible(one['reason'])}"
+
+
+def lost_track(scans: dict[str, Any] | None) -> Iterator[str]:
+    """Say it where the exact watcher could not tell what had changed; nothing was missed by that."""
+    losses = sum(one["count"] for one in scans["fall_backs"] if one["kind"] in _LOSSES) if scans is not None else 0
+    if losses:
+        yield f"the exact watcher lost track {_times(losses)}; everything was looked at then (ckpt watch status: why)"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _after_a_reboot(reboot: dict[str, Any]) -> Iterator[str]:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from ckptd.doubt import Doubt
+
 __all__ = ["Witness", "WitnessMaker"]
 
 
@@ -15,12 +17,12 @@ class Witness(Protocol):
         ...
 
     @property
-    def broken(self) -> str | None:
+    def broken(self) -> Doubt | None:
         """Why it can tell nothing any more, for good; None while it can."""
         ...
 
     @property
-    def lost_for(self) -> str:
+    def lost_for(self) -> Doubt:
         """Why the last look() gave None, where it did."""
         ...
 
@@ -43,7 +45,7 @@ class Witness(Protocol):
         """
         ...
 
-    def doubt(self, reason: str) -> None:
+    def doubt(self, reason: Doubt) -> None:
         """Forget what is known, as it has been found wrong: the next look() gives None."""
         ...
 

@@ -133,7 +133,12 @@ class StoreWriter:
             interrupted=cut_off.safety if cut_off is not None else None,
             interruption=tell_interruption(repo, cut_off, scan) if cut_off is not None else None,
             notes=repo.standing_notes(),
+            scans=self.scans(),
         )
+
+    def scans(self) -> worktree.Scans:
+        """Tell how saves have found what had changed."""
+        return self._repo.watched.tell()
 
     def close(self) -> None:
         """Write the model and let go of all files."""

@@ -100,6 +100,7 @@ class Saver:
             progress=asker.hashing(self._repo.tracked_files if params.rehash else 0),
             keep=lambda so_far: self._repo.keep(pack, so_far),
         )
+        self._repo.watched.saved(scan)
         reach("scanned")
         if automatic and str(scan.place[1]) != self._repo.metadata.ino:
             # It came while the scan began.

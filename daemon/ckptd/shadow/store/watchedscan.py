@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
 from ckpt_protocol.wirepath import to_text
+from ckpt_protocol.worktree import FallBack, Scans
+from ckptd.doubt import Doubt
 from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.scan.basis import Basis
 from ckptd.shadow.scan.look import look_at
@@ -47,9 +49,9 @@ class WatchedScan:
         self._taken = 0
         self._checked_s = time.monotonic()
         self._notes: list[str] = []
-        self.missed = 0
-        self.fallbacks: Final[Counter[str]] = Counter()
-        """How often everything had to be scanned although somebody watches, by the reason."""
+        self._missed = 0
+        self._saves: Final[Counter[bool]] = Counter()
+        self._fall_backs: Final[dict[str, FallBack]] = {}
 
     def rescan(
         self,
@@ -69,30 +71,51 @@ class WatchedScan:
         names = witness.look()
         if whole:
             return None
-        before = witness.lost_for if names is None else self._basis(witness, scanner, model)
-        if isinstance(before, str) or names is None:
-            self._fall_back(str(before))
+        if names is None:
+            self._fall_back(witness.lost_for)
+            return None
+        before = self._basis(witness, scanner, model)
+        if isinstance(before, Doubt):
+            self._fall_back(before)
             return None
         found = scanner.rescan(before, look_at(names), sink, cancelled=cancelled, progress=progress)
         if found is None:
-            self._fall_back("rules, mounts or files of several names are not what they were")
+            self._fall_back(Doubt("rules", "rules, mounts or files of several names are not what they were"))
         else:
             self._taken += 1
         return found
 
-    def _basis(self, witness: Witness, scanner: Scanner, model: DirNode | None) -> ScanResult | str:
+    def _basis(self, witness: Witness, scanner: Scanner, model: DirNode | None) -> ScanResult | Doubt:
         """Give the scan that the witness's word adds to, or why there is none."""
-        if self._counts is None:
-            return "the last scan was not the last save's"
+        if self._counts is None or self._counts[0].root is not model:
+            return Doubt("unsaved", "the last scan was not the last save's")
         before, limits = self._counts
-        if before.root is not model or limits != scanner.limits or before.place != witness.place:
-            return "the last scan was of another directory, or by other options"
+        if limits != scanner.limits:
+            return Doubt("options", "the last scan was by other options")
+        if before.place != witness.place:
+            return Doubt("replaced", "the last scan was of another directory")
         return before
 
-    def _fall_back(self, reason: str) -> None:
+    def _fall_back(self, reason: Doubt) -> None:
         """Have everything scanned although somebody watches."""
-        self.fallbacks[reason] += 1
-        _logger.info("everything in %s is scanned: %s", to_text(self._worktree), reason)
+        before = self._fall_backs.get(reason.kind)
+        count = 1 if before is None else before.count + 1
+        self._fall_backs[reason.kind] = FallBack(kind=reason.kind, count=count, reason=reason.text)
+        _logger.info("everything in %s is scanned: %s", to_text(self._worktree), reason.text)
+
+    def saved(self, scan: ScanResult) -> None:
+        """Count a save by how it found what had changed."""
+        self._saves[scan.partial] += 1
+
+    def tell(self) -> Scans:
+        """Tell what has been counted."""
+        return Scans(
+            watching=self._is_watching(),
+            watched=self._saves[True],
+            full=self._saves[False],
+            missed=self._missed,
+            fall_backs=sorted(self._fall_backs.values(), key=lambda one: (-one.count, one.kind)),
+        )
 
     def base_of(self, scanner: Scanner, model: DirNode | None) -> ScanResult | None:
         """Give the scan whose result is the model now, if what has not changed since would be seen the same way."""
@@ -119,7 +142,7 @@ class WatchedScan:
         if witness.broken is not None:
             self._not_before_s = time.monotonic() + self._pause_s
             self._pause_s = min(max(_PAUSE_S, self._pause_s * 2), _LONGEST_PAUSE_S)
-            return witness.broken
+            return witness.broken.text
         if found.place != witness.place != (0, 0):
             return "it was replaced"
         # A watch is on what a path led to by then.
@@ -170,13 +193,13 @@ class WatchedScan:
         names = witness.look()
         missed = [] if names is None else [path for path in found if not is_told(names, path)]
         if missed:
-            self.missed += len(missed)
+            self._missed += len(missed)
             shown = to_text(missed[0])
             _logger.error("the watcher has missed %d paths, such as %s", len(missed), shown)
             self._notes.append(
                 f"the watcher had missed {len(missed)} paths, such as {shown}; they were looked at again"
             )
-            witness.doubt("it has missed changes")
+            witness.doubt(Doubt("missed", "it has missed changes"))
 
     def take_notes(self) -> list[str]:
         """Give what people should know of the watching since the last call."""
