@@ -44,7 +44,7 @@ _NO_LINK: Final = frozenset({errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOP
 
 @dataclass(slots=True)
 class Tools:
-    """What every batch of one restore works with, and what they find out together."""
+    """What every batch of one restore works with, and what they find out together, several at a time."""
 
     source: Source
     umask: int
@@ -202,7 +202,8 @@ class Batch:
             sure = self._spot.renamer.place(self._spot.fd, self._spot.dev, staged.name, name)
         except FileExistsError as error:
             raise Refused("changed", "something is there now") from error
-        self._tools.weak = self._tools.weak or not sure
+        if not sure:
+            self._tools.weak = True
         self._changes.append(Created(self._spot, name, staged.ident))
         self._tools.written.add(staged.ident[:2])
 

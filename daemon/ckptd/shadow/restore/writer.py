@@ -4,7 +4,7 @@ The order: directories that must become writable, deletions (deepest first), new
 and links, and at last the permissions of directories (deepest first). Each is done a directory at a time: it is walked
 to from the root, the changes are made so that they can be taken back, and they are made final only if a second walk
 leads to the same directory. A step that can't be done leaves its path as it is; the others go on. Where there is much
-to do, what is verified is made final by threads, while the next directories are worked on.
+to do, threads work in several directories at a time; what needs something else to be final waits for that.
 """
 
 import threading
@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from ckptd.errors import DomainError
 from ckptd.shadow.restore.batch import Batch, Tools
 from ckptd.shadow.restore.change import Change, undone
+from ckptd.shadow.restore.crew import Crew
 from ckptd.shadow.restore.exchange import Renamer
-from ckptd.shadow.restore.finisher import Finisher
 from ckptd.shadow.restore.handle import Blocked, Directory, parts_of, walk
 from ckptd.shadow.restore.look import Refused, told
 from ckptd.shadow.restore.stage import Source
@@ -29,10 +29,10 @@ __all__ = ["ALONE_UNTIL", "BATCH_STEPS", "Failed", "Outcome", "RestoreWriter", "
 
 _AWAY: Final = ("moved", "the worktree itself was moved away or replaced meanwhile")
 BATCH_STEPS: Final = 256
-"""As many files have a temporary beside them at a time, unless threads take those away: so much room is needed."""
+"""As many files have a temporary beside them at a time, unless threads are at work: so much room is needed."""
 ALONE_UNTIL: Final = 100
-"""A restore of more steps than these has threads make its changes final."""
-_FINISHERS: Final = 2
+"""A restore of more steps than these has threads work in several directories at a time."""
+_HELPERS: Final = 2
 
 
 class Failed(NamedTuple):
@@ -65,7 +65,7 @@ class Outcome(NamedTuple):
 class _Job(NamedTuple):
     """One piece of a step. An ``optional`` one belongs to no step's result, and may fail.
 
-    One that is ``last`` finds what it needs only when everything before it is final.
+    One that ``follows`` finds what it needs only when all of its phase is final in the directories before its own.
     """
 
     number: int
@@ -73,7 +73,7 @@ class _Job(NamedTuple):
     do: Callable[[Batch], object]
     removes: bool = False
     optional: bool = False
-    last: bool = False
+    follows: bool = False
 
 
 class _Jobs:
@@ -103,8 +103,8 @@ class RestoreWriter:
     ``before-exchange``, ``before-rename``, ``exchanged``, ``before-aside``, ``aside``, ``before-mkdir``, ``mkdir``,
     ``before-chmod``, ``before-verify``, ``verified``, ``before-unlink``, ``unlinked``, ``before-undo``; what it raises
     leaves ``run`` after everything not yet final has been undone. ``at_home`` tells whether the worktree's own
-    directory is still in its place; nothing more is written where it is not. With more than ``alone_until`` steps
-    ``progress``, and the hooks from ``before-unlink`` on, are called in other threads, too.
+    directory is still in its place; nothing more is written where it is not. With more than ``alone_until`` steps all
+    of these, and ``source``, are called by several threads at once, but for ``progress``.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RestoreWriter:
         self._root_fd: Final = root_fd
         self._at_home: Final = at_home
         self._alone_until: Final = alone_until
-        self._finisher = Finisher(0)
+        self._crew = Crew(0)
         self._counting: Final = threading.Lock()
         self._leaving = False
         self._root_dev: Final = root_dev
@@ -149,7 +149,7 @@ class RestoreWriter:
         self._steps, self._failed, self._kept, self._unlocked = steps, {}, set(), {}
         self._tools, self._begun, self._finished, self._leaving = self._new_tools(), set(), False, False
         jobs = self._plan()
-        self._finisher = Finisher(_FINISHERS if len(steps) > self._alone_until else 0)
+        self._crew = Crew(_HELPERS if len(steps) > self._alone_until else 0)
         try:
             self._phase(jobs.unlocks)
             self._phase(jobs.removals, deepest_first=True)
@@ -159,8 +159,7 @@ class RestoreWriter:
             self._finished = True
         finally:
             self._leaving = True
-            self._finisher.close()
-            self._finisher = Finisher(0)
+            self._crew = Crew(0)
             self._phase(self._relocks(), deepest_first=True)
         return self._outcome()
 
@@ -188,9 +187,10 @@ class RestoreWriter:
                 if before.is_dir
                 else partial(Batch.delete, name=name, before=before)
             )
-            jobs.removals.append(_Job(index, parent, do, removes=True, last=before.is_dir))
+            jobs.removals.append(_Job(index, parent, do, removes=True, follows=before.is_dir))
         if _locked(before) and not (after is not None and after.is_dir and after.perm is None):
-            jobs.unlocks.append(_Job(index, parent, partial(self._unlock, index=index, name=name), optional=True))
+            unlock = partial(self._unlock, index=index, name=name)
+            jobs.unlocks.append(_Job(index, parent, unlock, optional=True, follows=True))
         if after is None:
             return
         if not after.is_dir:
@@ -199,9 +199,11 @@ class RestoreWriter:
             return
         bits = None if after.perm is None else after.perm & 0o7777
         if turns:
-            jobs.directories.append(_Job(index, parent, partial(Batch.make_directory, name=name, bits=bits)))
+            make = partial(Batch.make_directory, name=name, bits=bits)
+            jobs.directories.append(_Job(index, parent, make, follows=True))
         if bits is not None:
-            jobs.settles.append(_Job(index, parent, partial(Batch.directory_bits, name=name, bits=bits)))
+            settle = partial(Batch.directory_bits, name=name, bits=bits)
+            jobs.settles.append(_Job(index, parent, settle, follows=True))
 
     def _unlock(self, batch: Batch, *, index: int, name: bytes) -> None:
         self._unlocked[index] = batch.directory_bits(name, 0o700, keep=0o7777)
@@ -213,20 +215,22 @@ class RestoreWriter:
             if not self._finished or index in self._failed or index in self._kept:
                 parent, _, name = self._steps[index].path.rpartition(b"/")
                 do = partial(Batch.directory_bits, name=name, bits=bits)
-                jobs.append(_Job(-1, parent, do, optional=True))
+                jobs.append(_Job(-1, parent, do, optional=True, follows=True))
         return jobs
 
     def _phase(self, jobs: list[_Job], *, deepest_first: bool = False) -> None:
-        for parent, batch in _batches(jobs, deepest_first):
-            live = [job for job in batch if job.number not in self._failed and job.number not in self._kept]
-            if live:
-                self._run_batch(parent, live)
-        self._finisher.wait()
+        together: list[Callable[[], None]] = []
+        for level in _levels(jobs, deepest_first):
+            if any(job.follows for _, batch in level for job in batch):
+                self._crew.do(together)
+                together = []
+            together += [partial(self._run_batch, parent, batch) for parent, batch in level]
+        self._crew.do(together)
 
-    def _run_batch(self, parent: bytes, jobs: list[_Job]) -> None:
-        self._finisher.check()
-        if any(job.last for job in jobs):
-            self._finisher.wait()
+    def _run_batch(self, parent: bytes, batch: list[_Job]) -> None:
+        jobs = [job for job in batch if job.number not in self._failed and job.number not in self._kept]
+        if not jobs:
+            return
         if not self._is_at_home():
             for job in jobs:
                 self._fail(job, *_AWAY)
@@ -247,7 +251,7 @@ class RestoreWriter:
         except BaseException:
             here.close()
             raise
-        self._finisher.take(partial(self._finish, here, pending))
+        self._finish(here, pending)
 
     def _work(self, here: Directory, parent: bytes, jobs: list[_Job]) -> deque[tuple[_Job, Change]]:
         """Make the changes; give those that are verified, and are to be made final."""
@@ -372,11 +376,14 @@ def _undo_silently(changes: list[Change]) -> None:
         undone(change)
 
 
-def _batches(jobs: list[_Job], deepest_first: bool) -> Iterator[tuple[bytes, list[_Job]]]:
+def _levels(jobs: list[_Job], deepest_first: bool) -> Iterator[list[tuple[bytes, list[_Job]]]]:
+    """Give the batches, those of directories that lie equally deep together."""
     by_parent: dict[bytes, list[_Job]] = {}
     for job in jobs:
         by_parent.setdefault(job.parent, []).append(job)
-    for parent in sorted(by_parent, key=lambda path: len(parts_of(path)), reverse=deepest_first):
-        together = by_parent[parent]
-        for start in range(0, len(together), BATCH_STEPS):
-            yield parent, together[start : start + BATCH_STEPS]
+    by_depth: dict[int, list[tuple[bytes, list[_Job]]]] = {}
+    for parent, together in by_parent.items():
+        batches = [(parent, together[start : start + BATCH_STEPS]) for start in range(0, len(together), BATCH_STEPS)]
+        by_depth.setdefault(len(parts_of(parent)), []).extend(batches)
+    for depth in sorted(by_depth, reverse=deepest_first):
+        yield by_depth[depth]

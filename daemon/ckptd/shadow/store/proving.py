@@ -3,7 +3,8 @@
 Missing or damaged content is never taken for absent, and never found when half of the files are written.
 """
 
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ckptd.errors import DomainError
@@ -27,11 +28,13 @@ _SMALL_BYTES: Final = CHUNK_BYTES
 class Proved:
     """The content that a restore is going to write: read once, proved, and held as long as it is small.
 
-    Up to ``most_bytes`` of blobs are held; the others are read again when they are written, and proved again.
+    Up to ``most_bytes`` of blobs are held; the others are read again when they are written, and proved again. Content
+    may be asked for by several threads at once, of objects that are used by one at a time.
     """
 
     def __init__(self, objects: ObjectStore, most_bytes: int = HELD_BYTES) -> None:
         self._objects: Final = objects
+        self._reading: Final = threading.Lock()
         self._left_bytes = most_bytes
         self._held: Final[dict[bytes, bytes]] = {}
         self._sizes: Final[dict[bytes, int]] = {}
@@ -53,7 +56,17 @@ class Proved:
     def chunks(self, oid: bytes) -> Iterable[bytes]:
         """Give a blob's content in pieces; raises DomainError as ObjectStore.chunks() does."""
         held = self._held.get(oid)
-        return self._objects.chunks(oid) if held is None else (held,)
+        return self._read_again(oid) if held is None else (held,)
+
+    def _read_again(self, oid: bytes) -> Iterator[bytes]:
+        pieces = iter(self._objects.chunks(oid))
+        while True:
+            # What is begun stays readable between two pieces, whatever else is read meanwhile.
+            with self._reading:
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
 
     def size(self, oid: bytes) -> int:
         """Give the size of a blob in bytes; raises DomainError ``object_missing``."""

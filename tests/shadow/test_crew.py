@@ -1,0 +1,101 @@
+"""Pieces of work that are done side by side."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from ckptd.shadow.restore.crew import Crew
+
+pytestmark = pytest.mark.core
+
+
+class BrokenError(Exception):
+    pass
+
+
+def broken() -> None:
+    raise BrokenError
+
+
+def numbered(done: list[int], count: int) -> list[Callable[[], None]]:
+    return [lambda number=number: done.append(number) for number in range(count)]  # type: ignore[misc]
+
+
+def test_without_helpers_all_is_done_in_order_by_the_caller():
+    threads: set[int] = set()
+    done: list[int] = []
+    Crew(0).do([*numbered(done, 50), lambda: threads.add(threading.get_ident())])
+    assert (done, threads) == (list(range(50)), {threading.get_ident()})
+    with pytest.raises(BrokenError):
+        Crew(0).do([broken, *numbered(done, 50)])
+    assert len(done) == 50
+
+
+def test_with_helpers_several_are_done_at_once():
+    threads: set[int] = set()
+    every = threading.Barrier(3)
+
+    def meet() -> None:
+        threads.add(threading.get_ident())
+        every.wait(60)
+
+    Crew(2).do([meet] * 6)
+    assert len(threads) == 3
+    assert threading.get_ident() in threads
+
+
+def test_all_is_done_in_the_end_however_much_there_is():
+    for count in (0, 1, 2, 10, 200):
+        done: list[int] = []
+        Crew(3).do(numbered(done, count))
+        assert sorted(done) == list(range(count))
+
+
+def test_one_piece_alone_is_done_by_the_caller():
+    threads: set[int] = set()
+    Crew(2).do([lambda: threads.add(threading.get_ident())])
+    assert threads == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("helpers", [0, 1, 3])
+def test_what_a_piece_raises_is_told_when_all_that_was_begun_has_ended(helpers: int):
+    every = threading.Barrier(helpers + 1)
+    begun: list[int] = []
+    ended: list[int] = []
+    late: list[int] = []
+
+    def meet(fails: bool) -> None:
+        begun.append(1)
+        every.wait(60)
+        if fails:
+            raise BrokenError
+        ended.append(1)
+
+    meeting = [lambda: meet(True), *[lambda: meet(False)] * helpers]
+    with pytest.raises(BrokenError):
+        Crew(helpers).do([*meeting, *numbered(late, 1000)])
+    assert len(begun) == helpers + 1
+    assert len(ended) == helpers
+    # The others may have begun some more before they heard of it.
+    assert helpers or not late
+
+
+def test_where_no_thread_can_be_had_it_is_done_without(monkeypatch: pytest.MonkeyPatch):
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    threads: set[int] = set()
+    Crew(2).do([lambda: threads.add(threading.get_ident())] * 10)
+    assert threads == {threading.get_ident()}
+
+
+def test_no_thread_is_left():
+    before = threading.active_count()
+    done: list[int] = []
+    Crew(2).do(numbered(done, 10))
+    with pytest.raises(BrokenError):
+        Crew(2).do([broken] * 10)
+    assert len(done) == 10
+    assert threading.active_count() == before
