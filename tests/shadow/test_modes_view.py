@@ -14,7 +14,7 @@ from ckptd.shadow.trees.compare import compare
 from ckptd.shadow.trees.modes import OWN_NAME, child_name, format_exceptions, is_exception, modes_tree, parse_exceptions
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR, TreeEntry, format_tree, storable
-from ckptd.shadow.trees.view import UNRECORDED, StoredTree, find_state, find_view
+from ckptd.shadow.trees.view import UNRECORDED, StoredTree, find_state, find_states, find_view
 from support.bare import Bare
 from support.effort import examples
 from support.worktrees import Desk, names
@@ -139,6 +139,27 @@ def test_states_with_their_bits(bare: Bare):
     assert root.dir(b"none") is root.file(b"none") is None
 
 
+def test_marks_are_equal_where_states_are(desk: Desk):
+    """Of a worktree and of checkpoints, in any order: the marks decide which files are looked at more closely."""
+    variants = [(b"1", 0o644), (b"1", 0o600), (b"1", 0o755), (b"1", 0o700), (b"2", 0o644), (b"2", 0o755)]
+    saved = []
+    for data, perm in variants:
+        desk.write(b"f", data, perm)
+        desk.write(b"same", b"same", 0o640)
+        desk.link(b"link", data)
+        saved.append((desk.repo.lookup.open(desk.save().id).root, desk.repo.model))
+        desk.remove(b"link")
+    views = [view for both in saved for view in both if view is not None]
+    assert len(views) == len(variants) * 2
+    for number, one in enumerate(views):
+        assert one.marks().keys() == one.files().keys() == {b"f", b"same", b"link"}
+        for other_number, other in enumerate(views):
+            for name, mark in one.marks().items():
+                assert (mark == other.marks()[name]) == (one.file(name) == other.file(name))
+            differing = {delta.path for delta in compare(one, other)}
+            assert (b"f" in differing) == (number // 2 != other_number // 2)
+
+
 def test_bits_that_nobody_recorded_are_unknown(bare: Bare):
     tree, modes = stored(bare, TREE)
     objects = bare.objects()
@@ -158,6 +179,8 @@ def test_looking_up_paths(bare: Bare):
     for path in (b"none", b"d/none", b"plain/x", b"link/x", b"d/+d/+/x", b"none/none/none"):
         assert find_state(root, path) is None
     assert find_view(root, b"") is root
+    paths = [b"d/=", b"d/none", b"d/+d/+", b"d/+d/none", b"d", b"none/x", b"none/y", b"plain", b"plain/x", b"d/="]
+    assert list(find_states(root, paths)) == [find_state(root, path) for path in paths]
     assert find_view(root, b"d/+d") is not None
     assert find_view(root, b"d/=") is find_view(root, b"plain") is find_view(root, b"none/none") is None
     with pytest.raises(DomainError, match="bad_path"):

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from ckptd.shadow.restore.capture import ABSENT, Found
 from ckptd.shadow.trees.step import State
-from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
-from ckptd.shadow.trees.view import DirectoryView, Key
+from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR, mode_text
+from ckptd.shadow.trees.view import DirectoryView, Key, Mark
 
 __all__ = ["FakeDisk", "MemoryView", "directory", "executable", "file", "link", "view"]
 
@@ -46,6 +46,9 @@ class MemoryView:
 
     def files(self) -> dict[bytes, State]:
         return {name: one for name, one in self.inside.items() if isinstance(one, State)}
+
+    def marks(self) -> dict[bytes, Mark]:
+        return {name: (one.oid, (mode_text(one.mode), one.perm)) for name, one in self.files().items()}
 
     def dirs(self) -> dict[bytes, DirectoryView]:
         return {name: one for name, one in self.inside.items() if isinstance(one, MemoryView)}

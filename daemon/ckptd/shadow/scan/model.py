@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ckptd.shadow.scan.entry import OID, state_of
+from ckptd.shadow.scan.entry import KIND, KINDS, OID, state_of
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import DIRECTORY
-from ckptd.shadow.trees.view import DirectoryView, Key
+from ckptd.shadow.trees.view import DirectoryView, Key, Mark
 
 __all__ = ["DirNode", "iter_nodes", "post_order", "without_lost"]
 
@@ -59,6 +59,11 @@ class DirNode:
     def files(self) -> dict[bytes, State]:
         """Give files and links by name."""
         return {name: state_of(entry) for name, entry in self.entries.items()}
+
+    def marks(self) -> dict[bytes, Mark]:
+        """Give files and links by id and kind."""
+        kinds = KINDS
+        return {name: (entry[OID], kinds[entry[KIND]]) for name, entry in self.entries.items()}
 
     def dirs(self) -> dict[bytes, DirectoryView]:
         """Give directories by name."""

@@ -36,7 +36,7 @@ from ckptd.shadow.store.repository import Draft, Repository
 from ckptd.shadow.trees.compare import same_state
 from ckptd.shadow.trees.graft import graft
 from ckptd.shadow.trees.step import Step
-from ckptd.shadow.trees.view import find_state
+from ckptd.shadow.trees.view import find_states
 
 __all__ = ["Carrier"]
 
@@ -252,10 +252,9 @@ class Carrier:
         objects = self._repo.objects
         try:
             root = self._repo.lookup.open(safety).root
-            for path, before, _ in steps:
-                if before is None:
-                    continue
-                if not same_state(before, find_state(root, path)):
+            going = [(path, before) for path, before, _ in steps if before is not None]
+            for (path, before), held in zip(going, find_states(root, [path for path, _ in going]), strict=True):
+                if not same_state(before, held):
                     raise _NotHeldError(f"{to_text(path)} is not in the safety checkpoint")
                 if not before.is_dir and before.oid not in fresh:
                     objects.check(before.oid)

@@ -64,6 +64,8 @@ def intent_of(
 
 def _parts(request: RestoreRequest, steps: Iterable[Step]) -> list[Part]:
     """Give the paths that do not come from the target, by checkpoint: with the directories that come with them."""
+    if not request.parts:
+        return []
     found: dict[str, list[bytes]] = {one: [] for one, _ in request.parts}
     for path, _, after in steps:
         own = next((one for one, paths in request.parts if path in paths), None)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ckpt_protocol.structs import ChangeKind
 from ckptd.shadow.trees.step import State
-from ckptd.shadow.trees.view import UNRECORDED, DirectoryView
+from ckptd.shadow.trees.view import UNRECORDED, DirectoryView, Mark
 
 __all__ = ["Delta", "change_kind", "compare", "differs_at", "same_state", "visible"]
 
@@ -37,9 +37,12 @@ def compare(old: DirectoryView | None, new: DirectoryView | None, prefix: bytes 
         start = path + b"/" if path else b""
         old_files, old_dirs = _parts(one)
         new_files, new_dirs = _parts(other)
-        for name in {**old_files, **new_files, **old_dirs, **new_dirs}:
-            before = _state(old_files, old_dirs, name)
-            after = _state(new_files, new_dirs, name)
+        # Of a directory that differs nearly all files are equal.
+        files = [name for name, mark in old_files.items() if new_files.get(name) != mark]
+        files += [name for name in new_files if name not in old_files]
+        for name in dict.fromkeys((*files, *old_dirs, *new_dirs)):
+            before = _state(one, old_dirs, name)
+            after = _state(other, new_dirs, name)
             if not same_state(before, after):
                 yield Delta(start + name, before, after)
             if name in old_dirs or name in new_dirs:
@@ -97,11 +100,11 @@ def _is_implied(delta: Delta, full: set[bytes]) -> bool:
     return len(states) == 1 and delta.path in full
 
 
-def _parts(view: DirectoryView | None) -> tuple[dict[bytes, State], dict[bytes, DirectoryView]]:
-    return ({}, {}) if view is None else (view.files(), view.dirs())
+def _parts(view: DirectoryView | None) -> tuple[dict[bytes, Mark], dict[bytes, DirectoryView]]:
+    return ({}, {}) if view is None else (view.marks(), view.dirs())
 
 
-def _state(files: dict[bytes, State], dirs: dict[bytes, DirectoryView], name: bytes) -> State | None:
-    if name in files:
-        return files[name]
-    return dirs[name].state() if name in dirs else None
+def _state(view: DirectoryView | None, dirs: dict[bytes, DirectoryView], name: bytes) -> State | None:
+    if view is None:
+        return None
+    return dirs[name].state() if name in dirs else view.file(name)

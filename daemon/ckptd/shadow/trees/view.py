@@ -1,5 +1,6 @@
 """Directories as restores and comparisons see them, whether of a checkpoint or of the worktree."""
 
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from ckpt_protocol.wirepath import to_text
@@ -8,14 +9,29 @@ from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.trees.modes import DEFAULTS, OWN_NAME, child_name, parse_exceptions
 from ckptd.shadow.trees.step import State
-from ckptd.shadow.trees.tree import DIRECTORY, LINK, TreeEntry, parse_tree
+from ckptd.shadow.trees.tree import DIRECTORY, LINK, TreeEntry, mode_text, parse_tree
 
-__all__ = ["UNRECORDED", "DirectoryView", "StoredTree", "find_state", "find_view", "link_above", "not_in_checkpoint"]
+__all__ = [
+    "UNRECORDED",
+    "DirectoryView",
+    "Mark",
+    "StoredTree",
+    "find_state",
+    "find_states",
+    "find_view",
+    "link_above",
+    "not_in_checkpoint",
+]
 
 Key = tuple[bytes, bytes | None]
 """A tree id, and the id of its tree of permission exceptions (empty: not recorded; None: no exceptions)."""
 
+Mark = tuple[bytes, tuple[bytes, int | None]]
+"""A blob's id, git's text for its mode, and permission bits that are an exception, if they are and are known."""
+
 UNRECORDED: Final = b""
+
+_PLAIN: Final = {mode: (mode_text(mode), None) for mode in (*DEFAULTS, LINK)}
 
 _ELSEWHERE: Final = "ckpt ls PATH shows the checkpoints that changed a path"
 
@@ -30,6 +46,10 @@ class DirectoryView(Protocol):
 
     def files(self) -> dict[bytes, State]:
         """Give files and links by name."""
+        ...
+
+    def marks(self) -> dict[bytes, Mark]:
+        """Give what files and links are known by, at less expense: where two marks are equal the states are, too."""
         ...
 
     def dirs(self) -> "dict[bytes, DirectoryView]":
@@ -79,6 +99,19 @@ class StoredTree:
     def files(self) -> dict[bytes, State]:
         """Files and links with their recorded bits."""
         return {name: self._file(name, entry) for name, entry in self._read().items() if entry.mode != DIRECTORY}
+
+    def marks(self) -> dict[bytes, Mark]:
+        """Files and links by id, kind and recorded bits."""
+        plain = _PLAIN
+        marks: dict[bytes, Mark] = {
+            name: (oid, plain[mode]) for name, (mode, oid) in self._read().items() if mode != DIRECTORY
+        }
+        if self._modes:
+            for name, perm in self._read_modes()[0].items():
+                if name in marks:
+                    oid, (text, _) = marks[name]
+                    marks[name] = oid, (text, perm)
+        return marks
 
     def dirs(self) -> dict[bytes, DirectoryView]:
         """Directories, not yet read."""
@@ -146,10 +179,29 @@ def find_state(root: DirectoryView, path: bytes) -> State | None:
 
     Raises DomainError ``store_damaged`` or ``object_missing`` where it cannot be known: never taken for nothing.
     """
+    folder, name = _split(path)
+    return _state_in(find_view(root, folder), name)
+
+
+def find_states(root: DirectoryView, paths: Iterable[bytes]) -> Iterator[State | None]:
+    """Give what stands at each of the paths, as find_state(); best where those of a directory come together."""
+    view: DirectoryView | None = root
+    known = b""
+    for path in paths:
+        folder, name = _split(path)
+        if folder != known:
+            known, view = folder, find_view(root, folder)
+        yield _state_in(view, name)
+
+
+def _split(path: bytes) -> tuple[bytes, bytes]:
     if not path:
         raise DomainError("bad_path", "the worktree itself is not one of its paths")
     folder, _, name = path.rpartition(b"/")
-    view = find_view(root, folder)
+    return folder, name
+
+
+def _state_in(view: DirectoryView | None, name: bytes) -> State | None:
     if view is None:
         return None
     found = view.file(name)
