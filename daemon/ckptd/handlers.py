@@ -1,6 +1,5 @@
 """One small function a method: it knows what a request needs of the manager, and nothing else."""
 
-import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -193,9 +192,7 @@ async def head(daemon_: Daemon, asked: Asked, params: checkpoint.HeadParams) -> 
 
 async def list_checkpoints(daemon_: Daemon, asked: Asked, params: checkpoint.ListParams) -> checkpoint.ListResult:
     """List checkpoints."""
-    return await daemon_.manager.read(
-        _directory(params), params.worktree, lambda reader: reader.list(params), asked.caller
-    )
+    return await _in_steps(daemon_, asked, params, lambda reader: reader.list(params, asked.caller))
 
 
 async def show(daemon_: Daemon, asked: Asked, params: checkpoint.ShowParams) -> checkpoint.ShowResult:
@@ -300,8 +297,7 @@ async def gc(daemon_: Daemon, asked: Asked, params: store.GcParams) -> store.GcR
                 await anyio.sleep(_LOOK_AGAIN_S)
     finally:
         # Whoever asked may be gone; what was begun is cleared away all the same, by the thread that it belongs to.
-        with anyio.CancelScope(shield=True), contextlib.suppress(DomainError):
-            await manager.write(directory, params.worktree, lambda _writer: run.close(), Caller("ckptd"))
+        await manager.clear_up(manager.write(directory, params.worktree, lambda _writer: run.close(), Caller("ckptd")))
 
 
 class _Same:
@@ -330,18 +326,34 @@ class _Run(Protocol[R_co]):
 async def _in_steps(
     daemon_: Daemon, asked: Asked, params: _OfWorktree, begin: Callable[["Reader"], _Run[R_co]]
 ) -> R_co:
-    """Do a long read a moment at a time: other reads of the store come in between."""
+    """Do a long read a moment at a time: other reads of the store come in between. What is short is one read."""
     caller, directory, manager = asked.caller, _directory(params), daemon_.manager
-    run, same = await manager.read(directory, params.worktree, lambda reader: (begin(reader), _Same(reader)), caller)
+    begun: list[tuple[_Run[R_co], _Same]] = []
+
+    def step(reader: "Reader") -> R_co | None:
+        if not begun:
+            begun.append((begin(reader), _Same(reader)))
+        run, same = begun[0]
+        result = same(reader, run).step()
+        if result is None and caller.cancelled.is_set():
+            # Nobody may know any more that it has begun.
+            run.close()
+        return result
+
+    def close(_reader: "Reader") -> None:
+        for run, _ in begun:
+            run.close()
+
     try:
-        while True:
-            result = await manager.read(directory, params.worktree, lambda reader: same(reader, run).step(), caller)
-            if result is not None:
-                return result
-    finally:
+        while (result := await manager.read(directory, params.worktree, step, caller)) is None:
+            pass
+    except BaseException:
+        caller.call_off()
         # As for a collection; whoever called it off was answered while a step may still have been under way.
-        with anyio.CancelScope(shield=True), contextlib.suppress(DomainError):
-            await manager.read(directory, params.worktree, lambda _reader: run.close())
+        if begun:
+            await manager.clear_up(manager.read(directory, params.worktree, close))
+        raise
+    return result
 
 
 async def verify(daemon_: Daemon, asked: Asked, params: store.VerifyParams) -> store.VerifyResult:

@@ -129,9 +129,10 @@ class ListParams(Request, frozen=True, kw_only=True):
 
 
 class ListResult(Result, frozen=True, kw_only=True):
-    """``more`` tells whether older checkpoints remain; ``damaged`` counts those that cannot be read.
+    """``more``: the list is full, and there are older checkpoints, whether they belong in it or not.
 
-    ``followed`` are the former names of ``paths`` that are followed by the end of this list.
+    ``damaged`` counts those that cannot be read, of those that were looked at. ``followed`` are the former names of
+    ``paths`` that are followed by the end of this list.
     """
 
     checkpoints: list[CheckpointRecord]

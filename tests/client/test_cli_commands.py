@@ -265,6 +265,11 @@ def test_ls_stops_at_its_limit(daemon, ckpt):
 def test_ls_counts_damaged_checkpoints(daemon, ckpt):
     daemon.answers["checkpoint.list"] = history(record(), damaged=2)
     assert "2 more cannot be read" in ckpt("ls").stderr
+    # Each page counts its own.
+    pages = [history(record(), more=True, damaged=2), history(record(seq=6), damaged=1)]
+    daemon.answers["checkpoint.list"] = lambda params: pages["before_seq" in params]
+    assert "3 more cannot be read" in ckpt("ls").stderr
+    assert ckpt("ls", "--json").document["damaged"] == 3
 
 
 def test_show(daemon, ckpt):

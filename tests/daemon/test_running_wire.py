@@ -365,6 +365,57 @@ async def test_subscriptions_of_one_connection_have_a_limit(short_dir):
         assert kind_of(found[-1]) == "too_many_requests"
 
 
+# -- reads that go on in steps
+
+
+async def test_other_reads_come_in_between_the_steps_of_a_list(short_dir):
+    async with (
+        serving_obedient(short_dir) as served,
+        Client.of(served.path) as lister,
+        Client.of(served.path) as client,
+    ):
+        await save(client)
+        await client.line()
+        await hello(lister, "progress")
+        await lister.send("checkpoint.list", params(), "list")
+        await until(lambda: served.store().lists)
+        (run,) = served.store().lists
+        told = (await lister.line())["params"]
+        assert (told["id"], told["phase"]) == ("list", "list")
+        for _ in range(5):
+            wanted = run.steps + 1
+            assert "result" in await client.call("checkpoint.head", params())
+            await save(client)
+            await client.line()
+            await until(lambda wanted=wanted: run.steps >= wanted)
+        run.enough.set()
+        while "result" not in (answer := await lister.line()):
+            assert answer["params"]["phase"] == "list"
+        assert answer["id"] == "list"
+        # What has come to its end needs no other one.
+        assert run.closes == 0
+
+
+@pytest.mark.parametrize("how", ["cancel", "deadline", "hanging up"])
+async def test_a_list_ends_in_the_middle_and_is_closed(short_dir, how):
+    async with serving_obedient(short_dir) as served, Client.of(served.path) as client:
+        await save(client)
+        await client.line()
+        async with Client.of(served.path) as lister:
+            await lister.send("checkpoint.list", params(**({"deadline_s": 0.3} if how == "deadline" else {})), 7)
+            await until(lambda: served.store().lists and served.store().lists[0].steps > 2)
+            if how == "cancel":
+                await cancel(lister, 7)
+            if how != "hanging up":
+                answer = await lister.line()
+                assert (answer["id"], kind_of(answer)) == (7, {"cancel": "cancelled"}.get(how, "deadline_exceeded"))
+        (run,) = served.store().lists
+        await until(lambda: run.closes > 0)
+        steps = run.steps
+        assert (await client.call("checkpoint.head", params()))["result"]
+        assert run.steps == steps
+
+
 # -- a checkpoint directory that does not answer
 
 

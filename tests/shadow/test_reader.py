@@ -8,10 +8,11 @@ import pytest
 
 from ckpt_protocol import checkpoint as wire
 from ckpt_protocol.structs import from_wire, to_wire
+from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.store.reader import StoreReader
-from support.worktrees import Desk, opened_files
+from support.worktrees import Desk, opened_files, to_the_end
 
 pytestmark = pytest.mark.core
 
@@ -142,11 +143,11 @@ def test_one_that_cannot_be_read_is_counted_and_passed_over(desk: Desk):
     with open(os.path.join(desk.folder, b"refs", b"checkpoints", b"0000000003"), "wb") as file:
         file.write(b"junk")
     reader = StoreReader(desk.folder)
-    listed = reader.list(wire.ListParams(**desk.common()))
+    listed = to_the_end(reader.list(wire.ListParams(**desk.common()), Caller("test")))
     assert [one.seq for one in listed.checkpoints] == [7, 6, 5, 4, 1]
     assert listed.damaged == 2
     # The next one that can be read is compared with the last that could.
-    listed = reader.list(wire.ListParams(**desk.common(), paths=["a"]))
+    listed = to_the_end(reader.list(wire.ListParams(**desk.common(), paths=["a"]), Caller("test")))
     assert ([one.seq for one in listed.checkpoints], listed.damaged) == ([6, 4, 1], 2)
     shown = reader.show(wire.ShowParams(**desk.common(), id=ids[3]))
     assert (shown.checkpoint.message, shown.base) == ("four", ids[0])

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from ckpt_protocol import checkpoint as wire
 from ckpt_protocol.structs import from_wire, to_wire
+from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.store import trail
-from support.worktrees import Desk, desk_fixture, git_log
+from support.worktrees import Desk, desk_fixture, git_log, to_the_end
 
 pytestmark = pytest.mark.core
 
@@ -230,7 +231,7 @@ def test_what_is_equal_is_not_read(desk: Desk, monkeypatch):
 
 def test_a_list_goes_on_after_a_request_of_the_wire(desk: Desk):
     params = wire.ListParams(**desk.common(), paths=[to_wire(b"a")], follow=[to_wire(b"\xff")])
-    assert desk.reader.list(params).followed == [to_wire(b"\xff")]
+    assert to_the_end(desk.reader.list(params, Caller("test"))).followed == [to_wire(b"\xff")]
 
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow], deadline=None)

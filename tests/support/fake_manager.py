@@ -1,6 +1,7 @@
 """Stands in for the manager: it notes what it is asked, and answers from the samples of the wire."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
@@ -10,6 +11,7 @@ from ckpt_protocol.structs import Worktree, from_wire
 from ckpt_protocol.worktree import StatusParams
 from ckptd.core.manager import Watched
 from ckptd.core.ports import Caller
+from ckptd.errors import DomainError
 from ckptd.handlers import Daemon
 from support.wire_samples import SAMPLES
 
@@ -36,7 +38,7 @@ SIDES = {
     "checkpoint.search": "search",
 }
 
-IN_STEPS = ("checkpoint.export", "checkpoint.search", "store.gc", "store.verify")
+IN_STEPS = ("checkpoint.export", "checkpoint.list", "checkpoint.search", "store.gc", "store.verify")
 
 
 class Run:
@@ -106,6 +108,10 @@ class FakeManager:
     ) -> Any:
         await self._note("read", checkpoint_dir)
         return job(Side(self) if self.reopens else self._side)
+
+    async def clear_up(self, last: Coroutine[object, object, object]) -> None:
+        with contextlib.suppress(DomainError):
+            await last
 
     async def open(self, checkpoint_dir: bytes, place: Worktree, caller: Caller | None = None, *, force: bool) -> Any:
         await self._note("open", checkpoint_dir, force=force)

@@ -21,18 +21,41 @@ from support.faulty_stores import PATIENCE_S, MemoryCatalog, MemoryStore, NamesO
 __all__ = ["Obedient", "ObedientStore", "params", "serving_obedient"]
 
 
+class EndlessList:
+    """A list that goes on in steps until the test says otherwise, or until it is called off."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.steps = 0
+        self.closes = 0
+        self.enough = threading.Event()
+
+    def step(self) -> checkpoint.ListResult | None:
+        self.steps += 1
+        self.caller.progress("list", self.steps, 10**6, 0)
+        if self.caller.cancelled.is_set():
+            raise DomainError("cancelled", "the list was called off")
+        if self.enough.wait(0.001):
+            return checkpoint.ListResult(checkpoints=[], head=None, more=False)
+        return None
+
+    def close(self) -> None:
+        self.closes += 1
+
+
 @dataclass
 class ObedientStore(MemoryStore):
     """Saves whose message is ``slow`` wait for the test or until they are called off; ``deaf`` ones for the test.
 
     ``begun`` lists the messages of the saves that have begun; ``go`` lets those go on that wait. Reads of head wait
-    while ``reading`` is not set.
+    while ``reading`` is not set. ``lists`` are the lists that were begun.
     """
 
     begun: list[str | None] = field(default_factory=list)
     go: threading.Event = field(default_factory=threading.Event)
     reading: threading.Event = field(default_factory=threading.Event)
     reads: int = 0
+    lists: list[EndlessList] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.reading.set()
@@ -47,6 +70,10 @@ class ObedientStore(MemoryStore):
             if word not in ("slow", "deaf") or self.go.wait(0.01):
                 return super().save(params, caller)
         raise AssertionError("the test never let it go")
+
+    def list(self, params: checkpoint.ListParams, caller: Caller) -> EndlessList:
+        self.lists.append(EndlessList(caller))
+        return self.lists[-1]
 
     def head(self, params: checkpoint.HeadParams) -> checkpoint.HeadResult:
         self.reads += 1
@@ -84,6 +111,8 @@ class Obedient:
         for store in self.catalog.kept.values():
             store.go.set()
             store.reading.set()
+            for run in store.lists:
+                run.enough.set()
 
 
 @contextlib.asynccontextmanager

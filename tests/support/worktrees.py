@@ -24,7 +24,7 @@ on disk counts as old (no racy entries); ``unsettle()`` puts it back.
 ``verify(folder)``: git fsck. ``git_tree(root, left_out=...)``: the tree id that git gives to what is on disk.
 ``opened_files()``: a context that lists the files (not directories) that this process opens in it.
 ``names()``, ``trees()``: hypothesis strategies. ``somebody()``: a context without root's rights. ``in_child(f)``: runs
-``f`` in a forked process; gives its wait status.
+``f`` in a forked process; gives its wait status. ``to_the_end(run)``: the result of what goes on in steps.
 """
 
 import base64
@@ -37,7 +37,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Union
+from typing import Any, Union
 
 from hypothesis import strategies as st
 
@@ -65,9 +65,17 @@ __all__ = [
     "plant",
     "run_git",
     "somebody",
+    "to_the_end",
     "trees",
     "verify",
 ]
+
+
+def to_the_end(run: Any) -> Any:
+    """Make steps until the result is there."""
+    while (result := run.step()) is None:
+        pass
+    return result
 
 
 class Link(bytes):
@@ -485,7 +493,7 @@ class Desk:
     def list(self, **fields) -> wire.ListResult:
         if "paths" in fields:
             fields["paths"] = [to_wire(path) for path in fields["paths"]]
-        return self.reader.list(wire.ListParams(**self.common(), **fields))
+        return to_the_end(self.reader.list(wire.ListParams(**self.common(), **fields), Caller("test")))
 
     def show(self, id: str) -> wire.ShowResult:
         return self.reader.show(wire.ShowParams(**self.common(), id=id))

@@ -28,13 +28,14 @@ _PHASES = {
     "history": "checking the history",
     "collect": "collecting",
     "search": "searching",
+    "list": "looking",
     "weigh": "weighing",
     "holders": "looking for what else holds it",
 }
 _NO_FILES = frozenset({"packs", "history", "collect", "weigh", "holders"})
 """What these count is not worth a word to a person, but how much of it is left is."""
 
-_NOUNS = {"search": "checkpoint"}
+_NOUNS = {"search": "checkpoint", "list": "checkpoint"}
 """What is counted, where it is no files."""
 
 _MEGABYTE = 1_000_000

@@ -33,5 +33,6 @@ class Pace:
         self._done = done
         at = float(self._before + done)
         self._last = at if at > self._last else self._last + 0.001
+        noun = "checkpoints" if phase in ("list", "search") else "files"
         of = f" of {total}" if total else ""
-        return Told(self._last, f"{phase}: {done}{of} files, {read} bytes")
+        return Told(self._last, f"{phase}: {done}{of} {noun}, {read} bytes")

@@ -47,6 +47,8 @@ _logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
+_MOMENT_S: Final = 2.0
+
 _MOST_LINKS: Final = 8
 """So often in one request a name may turn out to lead elsewhere: once where links stay as they are."""
 
@@ -173,6 +175,15 @@ class Manager:
         asking = caller or _ours()
         _, result = await self._ask(checkpoint_dir, place, lambda actor: actor.read(Terms(place), job, asking), asking)
         return result
+
+    async def clear_up(self, last: Coroutine[object, object, object]) -> None:
+        """See to it that the last step of what was begun is done, whatever becomes of the caller.
+
+        It is waited for as long as that takes a moment: it may be the next in a thread that hangs.
+        """
+        task = self._in_the_background(_unless_refused(last))
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task], timeout=_MOMENT_S)
 
     async def status(self, params: StatusParams, caller: Caller) -> StatusResult:
         """Compare a worktree with head, and add how its actor is."""
@@ -624,12 +635,13 @@ class Manager:
         task.add_done_callback(self._chores.discard)
         return await asyncio.shield(task)
 
-    def _in_the_background(self, chore: Coroutine[object, object, None]) -> None:
+    def _in_the_background(self, chore: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         """Run what nobody waits for; that it broke must be known, and end nothing else."""
         task = asyncio.get_running_loop().create_task(chore)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)
         task.add_done_callback(_log_if_broken)
+        return task
 
     def _desk(self, checkpoint_dir: bytes) -> Desk:
         self._refuse_when_draining()
@@ -651,6 +663,12 @@ def _ours() -> Caller:
 
 def _key(checkpoint_dir: bytes, place: Worktree) -> Key:
     return checkpoint_dir, from_wire(place.path)
+
+
+async def _unless_refused(last: Coroutine[object, object, object]) -> None:
+    # Where the store is closed or the daemon ends, what was begun has ended with it.
+    with contextlib.suppress(DomainError):
+        await last
 
 
 def _log_if_broken(task: "asyncio.Task[object]") -> None:

@@ -14,6 +14,7 @@ __all__ = [
     "Collection",
     "Coverage",
     "Exporting",
+    "Listing",
     "News",
     "OpenedStore",
     "Reader",
@@ -167,6 +168,18 @@ class Searching(Protocol):
         ...
 
 
+class Listing(Protocol):
+    """A list under way. It goes on in steps, so that other reads come in between."""
+
+    def step(self) -> checkpoint.ListResult | None:
+        """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all files; may be called again."""
+        ...
+
+
 class Reader(Protocol):
     """The operations that only read the store. They run beside a Writer, on another thread, one at a time."""
 
@@ -174,8 +187,8 @@ class Reader(Protocol):
         """Give the base of comparison."""
         ...
 
-    def list(self, params: checkpoint.ListParams) -> checkpoint.ListResult:
-        """List checkpoints, newest first."""
+    def list(self, params: checkpoint.ListParams, caller: Caller) -> "Listing":
+        """Begin to list checkpoints, newest first."""
         ...
 
     def show(self, params: checkpoint.ShowParams) -> checkpoint.ShowResult:

@@ -71,17 +71,19 @@ def _whole(pages: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Put the pages together; head and ``more`` are those of the last."""
     records: list[Any] = []
     last: dict[str, Any] = {}
+    damaged = 0
     for page in pages:
         records += page["checkpoints"]
+        damaged += page.get("damaged", 0)
         last = page
-    return {**last, "checkpoints": records}
+    return {**last, "checkpoints": records, "damaged": damaged}
 
 
 def _print(session: Session, pages: Iterable[dict[str, Any]]) -> None:
     table = open_table(session.out, HEADERS, WIDTHS, STYLES)
     rows = damaged = 0
     for page in pages:
-        damaged = page.get("damaged", 0)
+        damaged += page.get("damaged", 0)
         for record in page["checkpoints"]:
             table.add(cells(record, relative=table.relative), label(record, page["head"]))
             rows += 1

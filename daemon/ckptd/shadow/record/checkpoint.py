@@ -8,11 +8,21 @@ from typing import Final, NamedTuple
 from ckpt_protocol.structs import CheckpointRecord, Kind, Renamed
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.store import ObjectStore
-from ckptd.shadow.record.info import NO_INFO, Info, read_info
+from ckptd.shadow.record.info import NO_INFO, Info, read_info, read_modes
 from ckptd.shadow.record.message import Facts, format_message, parse_message
-from ckptd.shadow.trees.view import UNRECORDED, StoredTree
+from ckptd.shadow.trees.view import UNRECORDED, Key, StoredTree
 
-__all__ = ["Checkpoint", "format_checkpoint", "format_commit", "load_checkpoint", "load_info", "rfc3339", "root_of"]
+__all__ = [
+    "Checkpoint",
+    "format_checkpoint",
+    "format_commit",
+    "info_tree",
+    "load_checkpoint",
+    "load_info",
+    "rfc3339",
+    "root_key",
+    "root_of",
+]
 
 _KINDS: Final[dict[str, Kind]] = {"manual": "manual", "auto": "auto", "safety": "safety"}
 _IDENTITY: Final = "fabricatio-checkpoint <checkpoint@localhost>"
@@ -29,6 +39,11 @@ class Checkpoint(NamedTuple):
     facts: Facts
     legacy: bool = False
 
+    @property
+    def kind(self) -> Kind:
+        """What it was made as; what a later version made of it is as good as made by hand."""
+        return _KINDS.get(self.facts.kind, "manual")
+
     def record(self, tags: list[str], renames: Sequence[Renamed] = ()) -> CheckpointRecord:
         """Give the form that lists show; ``renames`` are of the paths that a list follows."""
         facts = self.facts
@@ -36,7 +51,7 @@ class Checkpoint(NamedTuple):
             id=self.id,
             seq=facts.seq,
             time=rfc3339(self.time_s),
-            kind=_KINDS.get(facts.kind, "manual"),
+            kind=self.kind,
             message=self.text,
             tags=tags,
             meta=facts.meta,
@@ -75,16 +90,37 @@ def load_checkpoint(objects: ObjectStore, oid: bytes) -> Checkpoint:
     return Checkpoint(oid.hex(), bytes.fromhex(match[1].decode()), int(match[2]), text, facts)
 
 
+def info_tree(objects: ObjectStore, checkpoint: Checkpoint) -> bytes | None:
+    """Give the tree of the info that a checkpoint names, None where it names none; raises DomainError, ValueError."""
+    if checkpoint.facts.info is None:
+        return None
+    match = _HEADER.match(objects.read(bytes.fromhex(checkpoint.facts.info), b"commit"))
+    if match is None:
+        raise DomainError("store_damaged", f"the info of checkpoint {checkpoint.id} is none")
+    return bytes.fromhex(match[1].decode())
+
+
 def load_info(objects: ObjectStore, checkpoint: Checkpoint) -> Info | None:
     """Read what is told beside a checkpoint: nothing if it names no info, None if the info it names is gone."""
-    if checkpoint.facts.info is None:
-        return NO_INFO
     try:
-        data = objects.read(bytes.fromhex(checkpoint.facts.info), b"commit")
-        match = _HEADER.match(data)
-        return None if match is None else read_info(objects, bytes.fromhex(match[1].decode()))
+        tree = info_tree(objects, checkpoint)
+        return NO_INFO if tree is None else read_info(objects, tree)
     except (DomainError, ValueError):
         return None
+
+
+def root_key(objects: ObjectStore, checkpoint: Checkpoint, modes: dict[bytes, bytes | None]) -> Key:
+    """Give the key of a checkpoint's root directory, as root_of() has it, without reading more than that needs.
+
+    ``modes`` remembers the permission exceptions by the tree of the info: most checkpoints have those of another.
+    """
+    try:
+        tree = info_tree(objects, checkpoint)
+        if tree is not None and tree not in modes:
+            modes[tree] = read_modes(objects, tree)
+    except (DomainError, ValueError):
+        return checkpoint.tree, UNRECORDED
+    return checkpoint.tree, None if tree is None else modes[tree]
 
 
 def root_of(objects: ObjectStore, checkpoint: Checkpoint, info: Info | None) -> StoredTree:

@@ -17,7 +17,7 @@ from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.trees.tree import DIRECTORY, REGULAR, TreeEntry, format_tree, parse_tree
 from ckptd.shadow.trees.view import UNRECORDED
 
-__all__ = ["NO_INFO", "Info", "OutsideRules", "read_info", "write_info_tree"]
+__all__ = ["NO_INFO", "Info", "OutsideRules", "read_info", "read_modes", "write_info_tree"]
 
 _SKIPPED: Final = b"skipped"
 _EXCLUDED: Final = b"excluded"
@@ -86,6 +86,11 @@ def read_info(objects: ObjectStore, tree: bytes) -> Info:
         )
     except (msgspec.MsgspecError, PathError) as error:
         raise DomainError("store_damaged", "the info of a checkpoint is malformed") from error
+
+
+def read_modes(objects: ObjectStore, tree: bytes) -> bytes | None:
+    """Read of an info's tree what Info has as ``modes``, and nothing else; raises DomainError."""
+    return _parse_modes(parse_tree(objects.read(tree, b"tree")).get(_MODES))
 
 
 def _parse_modes(entry: TreeEntry | None) -> bytes | None:

@@ -1,17 +1,17 @@
 """Finding checkpoints: by id, by name, with what is told beside them."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
-from ckptd.shadow.record.checkpoint import Checkpoint, load_checkpoint, load_info, root_of
+from ckptd.shadow.record.checkpoint import Checkpoint, load_checkpoint, load_info, root_key, root_of
 from ckptd.shadow.record.info import NO_INFO, Info
 from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.resolve import Names, resolve
-from ckptd.shadow.trees.view import UNRECORDED, StoredTree
+from ckptd.shadow.trees.view import UNRECORDED, Key, StoredTree
 
 __all__ = ["CheckpointIds", "Loaded", "Lookup", "Recent"]
 
@@ -32,6 +32,15 @@ class _Listed(NamedTuple):
     refs: Mapping[int, bytes] | None
     by_seq: Mapping[int, str]
     ids: frozenset[str]
+
+
+class _Both(NamedTuple):
+    """All checkpoints of a list: what it was made of, ids by sequence number in order, and the numbers."""
+
+    own: Mapping[int, str] | None
+    old: Mapping[str, int] | None
+    by_seq: Mapping[int, str]
+    seqs: Sequence[int]
 
 
 class CheckpointIds:
@@ -71,6 +80,7 @@ class Lookup:
         self._legacy = legacy
         self._cache: dict[str, Checkpoint] = {}
         self._taken_head: tuple[str | None] | None = None
+        self._both = _Both(None, None, {}, ())
 
     def load(self, checkpoint_id: str) -> Checkpoint:
         """Read a checkpoint by its full id; raises DomainError where its commit is missing or damaged."""
@@ -96,14 +106,25 @@ class Lookup:
         info = load_info(self._objects, checkpoint)
         return Loaded(checkpoint, info, root_of(self._objects, checkpoint, info))
 
+    def key(self, checkpoint_id: str, modes: dict[bytes, bytes | None]) -> Key:
+        """Give the key of a checkpoint's root directory; ``modes`` as root_key() has it. Raises as load() does."""
+        checkpoint = self.load(checkpoint_id)
+        if checkpoint.legacy:
+            return checkpoint.tree, UNRECORDED
+        return root_key(self._objects, checkpoint, modes)
+
     def by_seq(self) -> Mapping[int, str]:
         """Give the ids of the store's own checkpoints by sequence number, in order."""
         return self._own.now().by_seq
 
     def listed(self) -> Mapping[int, str]:
         """Give what a list shows, in order: the checkpoints of 0.3.6, with numbers up to 0, then the store's own."""
-        old = {seq: one for one, seq in self._legacy.seqs().items()} if self._legacy is not None else {}
-        return {**old, **self.by_seq()} if old else self.by_seq()
+        own, old = self.by_seq(), {} if self._legacy is None else self._legacy.seqs()
+        if own is not self._both.own or old is not self._both.old:
+            # Asked for each checkpoint of a walk: a long history is put together once.
+            by_seq = {**{seq: one for one, seq in old.items()}, **own} if old else own
+            self._both = _Both(own, old, by_seq, tuple(by_seq))
+        return self._both.by_seq
 
     def ids(self) -> frozenset[str]:
         """Give the ids of the store's own checkpoints."""
@@ -155,12 +176,13 @@ class Lookup:
 
     def before(self, checkpoint: Checkpoint) -> str | None:
         """Give what a checkpoint is compared with: its base, else the one before it that can be read, else nothing."""
-        by_seq, base = self.listed(), checkpoint.facts.base
-        if base is not None and self._knows(base) and self.is_readable(base):
+        base = checkpoint.facts.base
+        if base is not None and self.is_listed(base) and self.is_readable(base):
             return base
-        seqs = list(by_seq)
-        earlier = reversed(seqs[: bisect_left(seqs, checkpoint.facts.seq)])
-        return next((by_seq[seq] for seq in earlier if self.is_readable(by_seq[seq])), None)
+        by_seq = self.listed()
+        seqs = self._both.seqs
+        earlier = (by_seq[seqs[at]] for at in range(bisect_left(seqs, checkpoint.facts.seq) - 1, -1, -1))
+        return next((one for one in earlier if self.is_readable(one)), None)
 
     def is_readable(self, checkpoint_id: str) -> bool:
         """Tell whether a checkpoint's commit can be read."""
@@ -170,7 +192,8 @@ class Lookup:
             return False
         return True
 
-    def _knows(self, checkpoint_id: str) -> bool:
+    def is_listed(self, checkpoint_id: str) -> bool:
+        """Tell whether there is such a checkpoint, by its full id, readable or not."""
         return checkpoint_id in self.ids() or (self._legacy is not None and checkpoint_id in self._legacy.seqs())
 
 

@@ -67,9 +67,9 @@ class StoreReader:
             raise DomainError("no_checkpoint", "there is no checkpoint yet", hint="make one with: ckpt save")
         return wire.HeadResult(id=head)
 
-    def list(self, params: wire.ListParams) -> wire.ListResult:
-        """List newest first. A checkpoint that cannot be read, or not be compared, is counted and passed over."""
-        return Listing(self._lookup, self._objects, params).page()
+    def list(self, params: wire.ListParams, caller: AskerLike) -> Listing:
+        """Begin to list newest first."""
+        return Listing(self._lookup, self._objects, params, Asker(caller))
 
     def show(self, params: wire.ShowParams) -> wire.ShowResult:
         """Give a checkpoint and what it changed."""

@@ -10,10 +10,11 @@ from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.patch.pair import Pair, Side
 from ckptd.shadow.patch.rename import find_origin
-from ckptd.shadow.record.lookup import Lookup, Recent
-from ckptd.shadow.trees.compare import Delta, compare, differs_at
+from ckptd.shadow.record.lookup import Lookup
+from ckptd.shadow.trees.compare import Delta, compare
 from ckptd.shadow.trees.step import State
-from ckptd.shadow.trees.view import DirectoryView, find_state, find_view
+from ckptd.shadow.trees.view import DirectoryView, find_view
+from ckptd.shadow.trees.way import Ways
 
 __all__ = ["Trail"]
 
@@ -37,24 +38,26 @@ class Trail:
         self._paths = list(paths)
         self.follows: Final = followed is not None
         self.followed: Final = list(followed or ())
-        self._recent: Final = Recent(lookup)
+        self._ways: Final = Ways(objects)
+        self._modes: Final[dict[bytes, bytes | None]] = {}
 
     def look_at(self, checkpoint_id: str) -> tuple[bool, list[Renamed]]:
         """Tell whether a checkpoint changed any of the paths, and which of them it renamed.
 
         Raises DomainError where it cannot be compared.
         """
-        loaded = self._recent.open(checkpoint_id)
-        base = self._lookup.before(loaded.checkpoint)
-        before = self._recent.open(base).root if base is not None else None
-        changed = [path for path in (*self._paths, *self.followed) if differs_at(before, loaded.root, path)]
-        if not self.follows or before is None:
+        base = self._lookup.before(self._lookup.load(checkpoint_id))
+        now = self._lookup.key(checkpoint_id, self._modes)
+        before = None if base is None else self._lookup.key(base, self._modes)
+        changed = [path for path in (*self._paths, *self.followed) if self._ways.differs(before, now, path)]
+        if not self.follows or before is None or base is None:
             return bool(changed), []
-        return bool(changed), list(self._renames(before, loaded.root, changed))
+        came = [path for path in changed if not self._ways.holds(before, path)]
+        return bool(changed), list(self._renames(base, checkpoint_id, came)) if came else []
 
-    def _renames(self, before: DirectoryView, now: DirectoryView, changed: list[bytes]) -> Iterator[Renamed]:
-        came = [path for path in changed if find_state(before, path) is None]
-        deltas = list(compare(before, now)) if came else []
+    def _renames(self, base: str, checkpoint_id: str, came: list[bytes]) -> Iterator[Renamed]:
+        before, now = self._lookup.open(base).root, self._lookup.open(checkpoint_id).root
+        deltas = list(compare(before, now))
         for path in came:
             origin = self._origin(before, now, path, deltas)
             if origin is None:

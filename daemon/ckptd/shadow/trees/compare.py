@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from ckpt_protocol.structs import ChangeKind
 from ckptd.shadow.trees.step import State
-from ckptd.shadow.trees.view import UNRECORDED, DirectoryView, Mark
+from ckptd.shadow.trees.view import DirectoryView, Mark
 
-__all__ = ["Delta", "change_kind", "compare", "differs_at", "same_state", "visible"]
+__all__ = ["Delta", "change_kind", "compare", "same_state", "visible"]
 
 
 class Delta(NamedTuple):
@@ -47,25 +47,6 @@ def compare(old: DirectoryView | None, new: DirectoryView | None, prefix: bytes 
                 yield Delta(start + name, before, after)
             if name in old_dirs or name in new_dirs:
                 stack.append((start + name, old_dirs.get(name), new_dirs.get(name)))
-
-
-def differs_at(old: DirectoryView | None, new: DirectoryView | None, path: bytes) -> bool:
-    """Tell whether something else stands at a path, or below it; what is equal on the way there is not looked into."""
-    *folders, name = path.split(b"/")
-    for folder in folders:
-        if old is not None and new is not None and old.key == new.key:
-            return False
-        old = None if old is None else old.dir(folder)
-        new = None if new is None else new.dir(folder)
-    one = None if old is None else old.dir(name)
-    other = None if new is None else new.dir(name)
-    if one is None and other is None:
-        return not same_state(None if old is None else old.file(name), None if new is None else new.file(name))
-    if one is None or other is None:
-        return True
-    if UNRECORDED in (one.key[1], other.key[1]):
-        return one.key[0] != other.key[0]
-    return one.key != other.key
 
 
 def visible(deltas: list[Delta]) -> list[Delta]:

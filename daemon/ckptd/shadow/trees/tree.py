@@ -1,5 +1,6 @@
 """Git tree objects: names that may stand in one, and the bytes of one."""
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -12,6 +13,7 @@ __all__ = [
     "LINK",
     "REGULAR",
     "TreeEntry",
+    "find_entry",
     "format_tree",
     "is_git_dir",
     "join_tree",
@@ -29,6 +31,8 @@ _DOT: Final = ord(".")
 
 _MODES: Final = {b"100644": REGULAR, b"100755": EXECUTABLE, b"120000": LINK, b"40000": DIRECTORY}
 _RECORD: Final = re.compile(rb"(100644|100755|120000|40000) ([^/\0]+)\0(.{20})", re.DOTALL)
+_ANY: Final = rb"(?:100644|100755|120000|40000) [^/\0]+\0.{20}"
+_WHOLE: Final = re.compile(rb"(?>%s)*" % _ANY, re.DOTALL)
 _RECORD_BYTES: Final = len(b" \0") + 20
 _TEXTS: Final = {mode: text for text, mode in _MODES.items()}
 
@@ -84,6 +88,24 @@ def parse_tree(data: bytes) -> dict[bytes, TreeEntry]:
     if length == len(data) and len(entries) == len(records) and all(map(_is_allowed, entries)):
         return entries
     return _parse_strictly(data)
+
+
+def find_entry(data: bytes, name: bytes) -> TreeEntry | None:
+    """Read one name of the bytes of a tree object, None where it is not there; it takes a fraction of parse_tree().
+
+    Raises DomainError ``store_damaged`` where it is not there because the form of the tree is not git's; the other
+    names are not judged.
+    """
+    found = _finder(name).match(data)
+    if found is not None:
+        return TreeEntry(_MODES[found[1]], found[2])
+    return None if _WHOLE.fullmatch(data) is not None else _parse_strictly(data).get(name)
+
+
+@functools.lru_cache(maxsize=256)
+def _finder(name: bytes) -> re.Pattern[bytes]:
+    # An id may hold anything: only whole records are passed over.
+    return re.compile(rb"(?>%s)*?(100644|100755|120000|40000) %s\0(.{20})" % (_ANY, re.escape(name)), re.DOTALL)
 
 
 def _is_allowed(name: bytes) -> bool:

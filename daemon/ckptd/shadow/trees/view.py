@@ -9,11 +9,12 @@ from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.trees.modes import DEFAULTS, OWN_NAME, child_name, parse_exceptions
 from ckptd.shadow.trees.step import State
-from ckptd.shadow.trees.tree import DIRECTORY, LINK, TreeEntry, mode_text, parse_tree
+from ckptd.shadow.trees.tree import DIRECTORY, LINK, TreeEntry, find_entry, mode_text, parse_tree
 
 __all__ = [
     "UNRECORDED",
     "DirectoryView",
+    "Key",
     "Mark",
     "StoredTree",
     "find_state",
@@ -76,13 +77,14 @@ class StoredTree:
     then has no permission bits).
     """
 
-    __slots__ = ("_children", "_entries", "_exceptions", "_modes", "_objects", "_oid", "_perm")
+    __slots__ = ("_children", "_data", "_entries", "_exceptions", "_modes", "_objects", "_oid", "_perm")
 
     def __init__(self, objects: ObjectStore, oid: bytes, modes: bytes | None, perm: int | None = None) -> None:
         self._objects = objects
         self._oid = oid
         self._modes = modes
         self._perm = perm
+        self._data: bytes | None = None
         self._entries: dict[bytes, TreeEntry] | None = None
         self._children: dict[bytes, StoredTree] = {}
         self._exceptions: tuple[dict[bytes, int], dict[bytes, bytes]] | None = None
@@ -127,6 +129,17 @@ class StoredTree:
         entry = self._read().get(name)
         return None if entry is None or entry.mode != DIRECTORY else self._dir(name, entry)
 
+    def look(self, name: bytes) -> "StoredTree | State | None":
+        """One directory, file or link, or nothing, without judging the names beside it: for whoever writes none."""
+        if self._entries is not None:
+            entry = self._entries.get(name)
+        else:
+            self._data = self._load() if self._data is None else self._data
+            entry = find_entry(self._data, name)
+        if entry is None:
+            return None
+        return self._dir(name, entry) if entry.mode == DIRECTORY else self._file(name, entry)
+
     def _file(self, name: bytes, entry: TreeEntry) -> State:
         return State(entry.mode, entry.oid, self._perm_of(entry.mode, name))
 
@@ -146,10 +159,12 @@ class StoredTree:
 
     def _read(self) -> dict[bytes, TreeEntry]:
         if self._entries is None:
-            # The empty tree is known to git without being stored.
-            data = b"" if self._oid == EMPTY_TREE else self._objects.read(self._oid, b"tree")
-            self._entries = parse_tree(data)
+            self._entries = parse_tree(self._load())
         return self._entries
+
+    def _load(self) -> bytes:
+        # The empty tree is known to git without being stored.
+        return b"" if self._oid == EMPTY_TREE else self._objects.read(self._oid, b"tree")
 
     def _read_modes(self) -> tuple[dict[bytes, int], dict[bytes, bytes]]:
         if self._exceptions is None:
