@@ -28,7 +28,7 @@ __all__ = ["SCENARIOS", "Equality"]
 
 SCENARIOS = ("plain", "during saves", "stopped", "starved", "moves", "burst", "burst while stopped", "links")
 
-_HELPING = re.compile(r"ckptd\.(watch|workers)")
+_HELPING = re.compile(r"ckptd\.(watch|workers)|deltachild")
 _READ_ALL_EVERY = 8
 _SPIN = "while True: pass"
 
@@ -142,9 +142,15 @@ class Equality:
             self.tally["edits"] += int(told)
 
     def _daemon(self) -> int:
-        found = leftovers.daemons_of(self._place)
-        (pid,) = [pid for pid, command in found.items() if not _HELPING.search(command)]
-        return pid
+        pids: list[int] = []
+
+        def is_alone() -> bool:
+            # One that is being started has for a moment the daemon's own words.
+            pids[:] = [pid for pid, words in leftovers.daemons_of(self._place).items() if not _HELPING.search(words)]
+            return len(pids) == 1
+
+        until(is_alone, 60)
+        return pids[0]
 
     @contextmanager
     def _signalled(self, before: signal.Signals, after: signal.Signals) -> Iterator[None]:
