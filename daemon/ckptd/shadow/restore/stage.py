@@ -19,6 +19,12 @@ _MAX_LINK_BYTES: Final = 1 << 16
 _UNFINISHED: Final = b"0"
 _FINISHED: Final = b"f"
 
+_DRAWN: Final = 256
+_DIGITS: Final[list[bytes]] = []
+if hasattr(os, "register_at_fork"):
+    # Two processes must not come to have the same ones.
+    os.register_at_fork(after_in_child=_DIGITS.clear)
+
 
 class Source(Protocol):
     """Where content comes from."""
@@ -45,7 +51,13 @@ def temporary_name(first: bytes = _FINISHED) -> bytes:
 
 
 def _random_digits() -> bytes:
-    return os.urandom(8).hex().encode()[1:]
+    try:
+        return _DIGITS.pop()
+    except IndexError:
+        # Many at a time: there are thousands of names in a large restore.
+        text = os.urandom(8 * _DRAWN).hex().encode()
+        _DIGITS.extend([text[at + 1 : at + 16] for at in range(16, len(text), 16)])
+        return text[1:16]
 
 
 def is_unfinished(name: bytes) -> bool:

@@ -170,15 +170,19 @@ class RestoreWriter:
 
     def _plan(self) -> _Jobs:
         jobs = _Jobs()
+        passable = {b"": True}
         for index, step in enumerate(self._steps):
-            if all(map(storable, step.path.split(b"/"))):
-                self._plan_step(jobs, index, step)
+            parent, _, name = step.path.rpartition(b"/")
+            if parent not in passable:
+                passable[parent] = all(map(storable, parent.split(b"/")))
+            # An empty parent is the worktree only where the path does not begin with a slash.
+            if passable[parent] and storable(name) and step.path[:1] != b"/":
+                self._plan_step(jobs, index, step, parent, name)
             else:
                 self._failed[index] = Failed(step.path, "bad_name", None)
         return jobs
 
-    def _plan_step(self, jobs: _Jobs, index: int, step: Step) -> None:
-        parent, _, name = step.path.rpartition(b"/")
+    def _plan_step(self, jobs: _Jobs, index: int, step: Step, parent: bytes, name: bytes) -> None:
         before, after = step.before, step.after
         turns = _is_dir(before) != _is_dir(after)
         if before is not None and (after is None or turns):

@@ -20,6 +20,7 @@ from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.pack import HashOnly, PackWriter
 from ckptd.shadow.record.info import write_info_tree
 from ckptd.shadow.record.oplog import Intent, Outcome
+from ckptd.shadow.restore.crew import Crew
 from ckptd.shadow.restore.space import free_bytes, has_plenty, missing_bytes, used_bytes
 from ckptd.shadow.restore.writer import ALONE_UNTIL, BATCH_STEPS, RestoreWriter, sync
 from ckptd.shadow.restore.writer import Outcome as Written
@@ -29,7 +30,7 @@ from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.counters import count_work
 from ckptd.shadow.store.intents import intent_of
 from ckptd.shadow.store.passes import passes_of, planned
-from ckptd.shadow.store.place import is_at, is_missing, open_root, require_place
+from ckptd.shadow.store.place import is_missing, open_root, require_place, stays_at
 from ckptd.shadow.store.preparing import Prepared, RestoreRequest, prepare
 from ckptd.shadow.store.proving import DAMAGE, Proved
 from ckptd.shadow.store.repository import Draft, Repository
@@ -171,13 +172,24 @@ class Carrier:
             self._begin(intent, draft, request.begun)
             reach("begun")
             written, half_done = self._carry_out(root_fd, prepared, asker, roomy)
+            cancelled = any(one.reason == "cancelled" for one in written.failed)
+            answers: list[RestoreResult] = []
+
+            def answer() -> None:
+                done = answer_done(
+                    prepared, intent.safety, written, earlier, overwritten_in=draft.id, cancelled=cancelled
+                )
+                stats = count_work(prepared.scan, pack, steps, written.written)
+                answers.append(msgspec.structs.replace(done, stats=stats))
+
+            # While the disk is waited for.
+            Crew(1).do([partial(sync, root_fd), answer])
+            reach("synced")
         finally:
             os.close(root_fd)
         if not written.failed and not half_done:
             self._repo.settled.expect(prepared.scan.root, steps)
-        cancelled = any(one.reason == "cancelled" for one in written.failed)
-        result = answer_done(prepared, intent.safety, written, earlier, overwritten_in=draft.id, cancelled=cancelled)
-        result = msgspec.structs.replace(result, stats=count_work(prepared.scan, pack, steps, written.written))
+        (result,) = answers
         changed = {*written.written, *written.deleted, *half_done}
         if request.begun is not None:
             changed |= planned(request.begun)
@@ -291,13 +303,11 @@ class Carrier:
             cancelled=asker.is_cancelled,
             progress=asker.progress_of("write", len(steps)),
             hooks=self._repo.settings.hooks,
-            at_home=partial(is_at, self._repo, prepared.place, root_fd),
+            at_home=stays_at(self._repo, prepared.place, root_fd),
             alone_until=ALONE_UNTIL if roomy else len(steps),
         )
         written = writer.run(steps)
         reach("restored")
-        sync(root_fd)
-        reach("synced")
         return written, writer.half_done
 
     def _recreate(self) -> None:

@@ -2,13 +2,14 @@
 
 import os
 import stat
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.store.repository import Repository
 
-__all__ = ["Place", "is_at", "is_missing", "open_root", "place_of", "require_place"]
+__all__ = ["Place", "is_missing", "open_root", "place_of", "require_place", "stays_at"]
 
 
 class Place(NamedTuple):
@@ -46,10 +47,12 @@ def require_place(repo: Repository, place: Place | None) -> None:
         )
 
 
-def is_at(repo: Repository, place: Place | None, root_fd: int) -> bool:
-    """Tell whether the open directory is that one, and still the worktree."""
+def stays_at(repo: Repository, place: Place | None, root_fd: int) -> Callable[[], bool]:
+    """Give what tells whether the open directory is that one, and still the worktree, as often as it is asked."""
     held = os.fstat(root_fd)
-    return Place(held.st_dev, held.st_ino) == place == place_of(repo)
+    # Which directory is open never changes, and while it is, no other can have its inode.
+    is_that = Place(held.st_dev, held.st_ino) == place
+    return lambda: is_that and place_of(repo) == place
 
 
 def is_missing(repo: Repository) -> bool:
