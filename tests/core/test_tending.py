@@ -1,5 +1,7 @@
 """Housekeeping comes when nothing else is asked for, goes on in moments, and never stands in the way."""
 
+import time
+
 import anyio
 import pytest
 
@@ -22,13 +24,21 @@ class TendingStore(MemoryStore):
 
     gate: Gate | None = None
     breaks = False
+    lasts = False
+    lasting = False
+    wanted = 0
 
-    def tend(self) -> bool:
+    def tend(self, is_wanted) -> bool:
         if self.gate is not None:
             self.gate.wait()
         if self.breaks:
             raise ValueError("a bug")
-        return super().tend()
+        end = time.monotonic() + 60
+        while self.lasts and not is_wanted() and time.monotonic() < end:
+            self.lasting = True
+            time.sleep(0.001)
+        self.wanted += is_wanted()
+        return super().tend(is_wanted)
 
 
 async def with_actor(test, *, after_s=0.0, left=1, gate=None):
@@ -111,6 +121,29 @@ async def test_a_request_waits_for_the_moment_that_has_begun_and_is_served():
         assert done == ["served"]
 
     await with_actor(test, left=100, gate=Gate())
+
+
+async def test_a_moment_hears_that_a_request_waits_for_its_end():
+    async def test(actor, store):
+        await eventually(lambda: store.tends == 1)
+        store.tends_left, store.lasts = 2, True
+        assert await actor.write(CREATE, lambda _writer: "first", Caller("test")) == "first"
+        await eventually(lambda: store.lasting)
+        assert await actor.write(CREATE, lambda _writer: "served", Caller("test")) == "served"
+        assert store.wanted == 1
+        store.lasts = False
+
+    await with_actor(test)
+
+
+async def test_where_requests_leave_no_rest_at_all_it_comes_between_them_in_the_end():
+    async def test(actor, store):
+        with anyio.fail_after(60):
+            while store.tends < 3:
+                await actor.write(CREATE, lambda _writer: None, Caller("test"))
+                await anyio.lowlevel.checkpoint()
+
+    await with_actor(test, after_s=0.02, left=10)
 
 
 async def test_not_while_halted():

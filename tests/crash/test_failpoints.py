@@ -11,11 +11,11 @@ import pytest
 import ckptd
 from ckptd.shadow.objects import failpoint
 from ckptd.shadow.objects.failpoint import FAILPOINTS, listen, reach_in_worktree
-from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.record.logtrim import Bounds
 from ckptd.shadow.restore.exchange import Renamer
 from ckptd.shadow.trees.step import Step
 from support.killplan import DUE_STEPS, OPEN_STEPS, PLAN
+from support.merged import merge_packs
 from support.restoring import Contents, file, restore
 from support.worktrees import Desk
 

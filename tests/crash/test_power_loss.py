@@ -14,11 +14,12 @@ import pytest
 from ckpt_protocol.checkpoint import DropParams
 from ckpt_protocol.store import GcParams
 from ckptd.core.ports import Caller
+from ckptd.shadow.objects import surveying
 from ckptd.shadow.objects.failpoint import listen
-from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.record.logtrim import Bounds
-from ckptd.shadow.store import carrying
+from ckptd.shadow.store import carrying, housekeeping
 from support import effort
+from support.merged import merge_packs
 from support.plainworld import look, parents
 from support.powercut import DATA, NAMES, Disk, State, chances, write
 from support.stored import Contents, contents, held
@@ -351,3 +352,24 @@ def test_a_merge_of_packs(desk: Desk):
     here = worktree(desk)
     counts = play_save(desk, lambda desk: merge_packs(desk.repo.objects.pack_dir), known, here)
     assert counts.disks > 10
+
+
+def test_saves_that_merge_packs_by_the_way(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(surveying, "MANY_ALIKE", 3)
+    monkeypatch.setattr(housekeeping, "_SAVES_A_MERGE", 1)
+    known = history(desk)
+    here = worktree(desk)
+
+    def save(desk: Desk) -> None:
+        # As soon as the disk lets them: it is waited for beside the saves.
+        for number in range(60):
+            desk.save(meta={"number": str(number)})
+            if number > 2 and desk.repo.objects.pack_count < number + 2:
+                break
+        else:
+            raise AssertionError("nothing was merged")
+        # What is still done beside them would be done by nobody knows when.
+        desk.writer._housekeeper.stop()
+
+    counts = play_save(desk, save, known, here)
+    assert counts.disks > 20

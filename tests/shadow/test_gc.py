@@ -316,13 +316,16 @@ def test_deltas_are_made_wherever_the_code_was_found_from(tmp_path):
     run_git("init", "-q", "--bare", folder)
     code = (
         "import sys, time; sys.path[:0] = ['protocol', 'daemon']\n"
+        "from contextlib import nullcontext\n"
         "from ckptd.shadow.objects.deltas import Candidates, DeltaRun\n"
+        "from ckptd.shadow.objects.pieces import drained\n"
         "from ckptd.shadow.objects.store import ObjectStore\n"
         f"store = ObjectStore({folder!r}); writer = store.writer()\n"
         "oids = sorted(writer.add(b'blob', b'line\\n' * number) for number in range(900, 910))\n"
         "run = DeltaRun(" + repr(folder) + ", Candidates([store.pack_dir + b'/' + writer.finish()], oids))\n"
         "while not run.is_done(): time.sleep(0.01)\n"
-        "print(run.take(store.pack_dir) is not None, run.failure); run.close()\n"
+        "made = drained(run.taking(store.pack_dir, nullcontext))\n"
+        "print(made is not None, run.failure); run.close()\n"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], cwd=ROOT, env={}, capture_output=True, check=False)
     assert done.stdout == b"True \n", (done.stdout, done.stderr)

@@ -13,11 +13,11 @@ from ckpt_protocol.store import GcParams
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
-from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.objects.stream import LARGE_BYTES
 from ckptd.shadow.patch.pair import HUGE_BYTES
 from support.bare import Bare
+from support.merged import merge_packs
 from support.worktrees import Desk
 
 pytestmark = pytest.mark.core

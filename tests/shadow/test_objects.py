@@ -12,12 +12,12 @@ import pytest
 
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
-from ckptd.shadow.objects.merge import merge_packs
-from ckptd.shadow.objects.pack import _format_index
+from ckptd.shadow.objects.indexform import format_index, note
 from ckptd.shadow.objects.packindex import PackIndex
 from ckptd.shadow.objects.store import ObjectStore
 from support.bare import Bare
 from support.mapped import needs_maps, resident_bytes
+from support.merged import merge_packs
 from support.worktrees import in_child, somebody
 
 pytestmark = pytest.mark.core
@@ -311,7 +311,7 @@ def plain_pack(bare: Bare, data: bytes) -> bytes:
     stem = bare.path(b"pack-" + checksum.hex().encode(), b"")
     for ending, content in (
         (b".pack", body + checksum),
-        (b".idx", _format_index([(oid, zlib.crc32(entry), 12)], checksum)),
+        (b".idx", format_index([note(oid, zlib.crc32(entry), 12)], checksum)),
     ):
         with open(stem + ending, "xb") as file:
             file.write(content)

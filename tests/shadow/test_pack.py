@@ -16,7 +16,8 @@ from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
 from ckptd.shadow.objects.deflate import deflate
 from ckptd.shadow.objects.failpoint import listen
-from ckptd.shadow.objects.pack import HashOnly, PackWriter, _format_index
+from ckptd.shadow.objects.indexform import format_index, note
+from ckptd.shadow.objects.pack import HashOnly, PackWriter
 from ckptd.shadow.objects.packindex import PackIndex
 from support import isolation
 from support.bare import Bare
@@ -180,7 +181,7 @@ def test_all_objects_in_one_bucket(tmp_path: Path, first: int):
 
 def written_index(place: Path, written: list[tuple[bytes, int, int]]) -> PackIndex:
     path = place / "pack-of.idx"
-    path.write_bytes(_format_index(written, bytes(20)))
+    path.write_bytes(format_index([note(*one) for one in written], bytes(20)))
     return PackIndex(os.fsencode(path))
 
 
@@ -196,7 +197,7 @@ def test_offsets_of_more_than_two_gibibytes(tmp_path: Path):
 
 def test_a_large_offset_that_cannot_be_right_is_none(tmp_path: Path):
     written = [(b"\1" * 20, 1, 12), (b"\2" * 20, 2, 1 << 40)]
-    data = bytearray(_format_index(written, bytes(20)))
+    data = bytearray(format_index([note(*one) for one in written], bytes(20)))
     (tmp_path / "pack-a.idx").write_bytes(data[:-48] + struct.pack(">Q", 1 << 63) + data[-40:])
     small_at = 8 + 1024 + 2 * 24
     data[small_at + 4 : small_at + 8] = struct.pack(">I", 0x80000007)
@@ -224,7 +225,7 @@ def test_a_large_offset_that_cannot_be_right_is_none(tmp_path: Path):
 )
 def test_a_damaged_index_is_refused(tmp_path: Path, damage: Callable[[bytes], bytes]):
     path = tmp_path / "pack-a.idx"
-    path.write_bytes(damage(_format_index([(noise(20), 1, 12)], bytes(20))))
+    path.write_bytes(damage(format_index([note(noise(20), 1, 12)], bytes(20))))
     with pytest.raises(DomainError, match="store_damaged"):
         PackIndex(os.fsencode(path))
 

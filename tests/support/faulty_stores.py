@@ -164,7 +164,7 @@ class MemoryStore:
             raise DomainError("no_checkpoint", "no checkpoint yet")
         return checkpoint.HeadResult(id=f"{len(self.saves):040x}")
 
-    def tend(self) -> bool:
+    def tend(self, is_wanted) -> bool:
         """Housekeeping: as often as ``tends_left`` says there is more to do."""
         self._enter("tend")
         self.tends += 1

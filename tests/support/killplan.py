@@ -10,7 +10,7 @@ __all__ = ["DUE_STEPS", "OPEN_STEPS", "PLAN", "Totals", "one_round"]
 
 _PACK = ("pack-written", "pack-synced", "index-synced", "pack-named", "index-named", "pack-durable")
 _SAVE = [
-    *((step, 1) for step in ("scanned", *_PACK, "checkpoint-durable", "info-durable", "head-written", "model-written")),
+    *((step, 1) for step in ("scanned", *_PACK, "checkpoint-durable", "info-durable", "head-written")),
     *((step, nth) for step in ("log-written", "log-durable") for nth in (1, 2)),
     *((step, nth) for step in ("file-written", "file-named") for nth in (1, 2, 3, 4)),
 ]
@@ -52,7 +52,10 @@ _GC = [
 PLAN = [
     *(("save", *one) for one in _SAVE),
     *(("tagged save", step, 1) for step in ("checkpoint-durable", "tag-durable", "log-durable")),
-    *(("first save", step, 1) for step in ("store-written", "store-named", "opened", "settled", "pack-synced")),
+    *(
+        ("first save", step, 1)
+        for step in ("store-written", "store-named", "opened", "settled", "pack-synced", "model-written")
+    ),
     *((verb, *one) for verb in ("reset", "rollback", "undo", "redo") for one in _RESTORE),
     *((verb, step, 1) for verb in ("finish", "take back") for step in _RESUME),
     *(("drop", *one) for one in _DROP),

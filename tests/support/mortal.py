@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,13 @@ class Mortal:
         self._socket = str(Path(self.environ["XDG_RUNTIME_DIR"]) / "d.sock")
         self._orders = str(self.base / "orders")
         self._serial = 0
+        self.started_s = 0.0
+        """When the daemon that lives was started, in seconds since the epoch."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the daemon, and wait until it can be connected to."""
+        self.started_s = time.time()
         words = [sys.executable, dying_ckptd.__file__, self._socket, self._orders]
         self._process = subprocess.Popen(
             words, env=self.environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -345,7 +345,7 @@ class Actor:
         store = self._store()
         if store is None or self._over or self._state.phase not in (Phase.IDLE, Phase.DIRTY):
             return None
-        tending = self._writes.submit(store.writer.tend)
+        tending = self._writes.submit(partial(store.writer.tend, self._writes.is_wanted))
         tending.add_done_callback(partial(self._tended, store))
         return tending
 

@@ -25,6 +25,10 @@ class Lanes:
             self._waiting.setdefault(owner, deque()).append(job)
         self._there.release()
 
+    def is_any_waiting(self) -> bool:
+        """Tell whether there is a job by now; nothing is locked for that."""
+        return bool(self._waiting or self._last)
+
     def put_last(self, job: Job) -> None:
         """Queue a job behind those of all owners, also those that come later."""
         with self._lock:

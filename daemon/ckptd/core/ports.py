@@ -1,6 +1,6 @@
 """What core needs of the git side, as Protocol classes: the composition root hands in what fulfils them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ckpt_protocol import checkpoint, store, worktree
@@ -99,10 +99,10 @@ class Writer(Protocol):
         """Remove the checkpoints that go by rule."""
         ...
 
-    def tend(self) -> bool:
+    def tend(self, is_wanted: Callable[[], bool]) -> bool:
         """Do a little of what keeps the store small and quick, while nothing is asked for; tell whether there is more.
 
-        It takes some ten milliseconds, for a request may come at any time.
+        It takes some ten milliseconds, and a few of them once it ``is_wanted`` for something else.
         """
         ...
 

@@ -15,6 +15,8 @@ TEND_AFTER_S: Final = 3.0
 _PATIENCE: Final = 10
 """After so many times that, it is done in the gaps between requests: where one comes every other second, a store would
 grow without an end."""
+_IMPATIENCE: Final = 100
+"""After so many times that, it is done in any gap: each request may then wait for a piece of it."""
 _NEXT_S: Final = 0.1
 
 
@@ -22,7 +24,7 @@ class Tender:
     """Asks for a moment's work after each stretch of requests, until there is nothing left to do.
 
     ``work`` begins it and gives the future of whether there is more; it gives None where it must not be done now. A
-    request that comes meanwhile waits for the moment that has begun, and for no other.
+    request that comes meanwhile waits for the moment that has begun, and for no other; so it should end then.
     """
 
     def __init__(self, work: Callable[[], "asyncio.Future[bool] | None"], *, after_s: float = TEND_AFTER_S) -> None:
@@ -43,12 +45,14 @@ class Tender:
     def at_rest(self) -> None:
         """Nothing is asked for any more."""
         if self._due and self._timer is None:
-            wait = _NEXT_S if self._is_overdue() else self._after_s
-            self._timer = self._loop.call_later(min(wait, self._after_s), self._begin)
+            self._timer = self._loop.call_later(min(self._rest_s(), self._after_s), self._begin)
 
-    def _is_overdue(self) -> bool:
-        """Whether there has been work left for so long that no long rest can be waited for."""
-        return self._since is not None and self._loop.time() - self._since > self._after_s * _PATIENCE
+    def _rest_s(self) -> float:
+        """Give how long nothing must have been asked for; the longer work has been left, the less."""
+        left_s = 0.0 if self._since is None else self._loop.time() - self._since
+        if left_s > self._after_s * _IMPATIENCE:
+            return 0.0
+        return _NEXT_S if left_s > self._after_s * _PATIENCE else self._after_s
 
     def stop(self) -> None:
         """Begin nothing more."""

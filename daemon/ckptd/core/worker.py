@@ -35,6 +35,10 @@ class Worker:
         """Whether there has been a job, and may be another."""
         return self._thread is not None and not self._closed
 
+    def is_wanted(self) -> bool:
+        """Whether a job waits for the one that runs; for any thread."""
+        return self._jobs.is_any_waiting()
+
     def submit(self, job: Callable[[], R], owner: Hashable = None, *, last: bool = False) -> asyncio.Future[R]:
         """Queue a job and give the future of its result or exception; cancelling it leaves the job alone.
 

@@ -8,23 +8,28 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final, NamedTuple
 
 import ckpt_protocol
 import ckptd
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.packfile import OFS_DELTA, REF_DELTA, PackFile
+from ckptd.shadow.objects.packindex import PackIndex
+from ckptd.shadow.objects.pieces import Pieces, Portion, beside
 from ckptd.shadow.objects.stream import LARGE_BYTES
 from ckptd.shadow.objects.syncing import fsync_dir
 
-__all__ = ["WORTH_BYTES", "Candidates", "DeltaRun", "clear_deltas", "delta_candidates"]
+__all__ = ["WORTH_BYTES", "Candidates", "DeltaRun", "Plain", "clear_deltas", "delta_candidates"]
 
 WORTH_BYTES: Final = 1024 * 1024
 """Below so much that is not in deltas yet, making them is not worth a process."""
 
 _SHARE: Final = 4
 _FOLDER: Final = b"ckpt/deltas"
+_LOOKED_AT_ONCE: Final = 300
 
 
 class Candidates(NamedTuple):
@@ -34,51 +39,83 @@ class Candidates(NamedTuple):
     oids: list[bytes]
 
 
-class _Contents(NamedTuple):
-    oids: list[bytes]
-    plain_bytes: int
+class Plain(NamedTuple):
+    """What a pack is made of: its bytes, and those of them that are not in deltas. ``fits``: it has no large blob."""
+
     size: int
+    plain_bytes: int
+    fits: bool
 
 
-def delta_candidates(pack_dir: bytes, free_bytes: int) -> Candidates | None:
+def delta_candidates(pack_dir: bytes, free_bytes: int, known: dict[bytes, Plain]) -> Pieces[Candidates | None]:
     """Choose the packs to make deltas of; None where it is not worth it, or there is no room for it.
 
     It is where at least a quarter of them is not in deltas yet. Packs with large blobs, and those that somebody keeps,
-    are no candidates.
+    are no candidates. ``known`` are packs that have been looked into, for none ever changes; it is brought up to date.
     """
-    found: dict[bytes, _Contents] = {}
-    for name in sorted(os.listdir(pack_dir)):
-        stem = os.path.join(pack_dir, name[:-4])
-        if name.startswith(b"pack-") and name.endswith(b".idx") and not os.path.exists(stem + b".keep"):
-            contents = _contents(stem)
-            if contents is not None:
-                found[stem] = contents
+    stems = [
+        os.path.join(pack_dir, name[:-4])
+        for name in sorted(os.listdir(pack_dir))
+        if name.startswith(b"pack-") and name.endswith(b".idx")
+    ]
+    for stem in known.keys() - stems:
+        del known[stem]
+    found: dict[bytes, Plain] = {}
+    for stem in stems:
+        one = known.get(stem) or (yield from _looked_into(stem))
+        if one is not None:
+            known[stem] = one
+            if one.fits and not os.path.exists(stem + b".keep"):
+                found[stem] = one
     total, plain = sum(one.size for one in found.values()), sum(one.plain_bytes for one in found.values())
     if plain < WORTH_BYTES or plain * _SHARE < total or free_bytes < total * 2:
         return None
-    oids = sorted({oid for one in found.values() for oid in one.oids})
-    return Candidates(sorted(found), oids)
+    return Candidates(sorted(found), (yield from _all_objects(sorted(found))))
 
 
-def _contents(stem: bytes) -> _Contents | None:
+def _looked_into(stem: bytes) -> Pieces[Plain | None]:
+    """Give what a pack is made of; None for one that is damaged or gone."""
     try:
         pack = PackFile(stem + b".idx")
     except DomainError:
         return None
     try:
-        plain, oids = 0, []
-        for entry in pack.entries():
-            head = pack.head(entry)
-            if head.size > LARGE_BYTES:
-                return None
-            oids.append(entry.oid)
-            if head.number not in (OFS_DELTA, REF_DELTA):
-                plain += entry.end - entry.start
-        return _Contents(oids, plain, pack.size)
+        plain, fits = 0, True
+        portion = Portion(_LOOKED_AT_ONCE)
+        for part in pack.parts():
+            if not part:
+                yield False
+            for entry in part:
+                head = pack.head(entry)
+                fits = fits and head.size <= LARGE_BYTES
+                if head.number not in (OFS_DELTA, REF_DELTA):
+                    plain += entry.end - entry.start
+                if portion.is_full():
+                    yield False
+        return Plain(pack.size, plain, fits)
     except DomainError:
         return None
     finally:
         pack.close()
+
+
+def _all_objects(stems: Sequence[bytes]) -> Pieces[list[bytes]]:
+    """Give the ids of all objects of some packs once, sorted: a 256th of them at a time. Raises DomainError."""
+    parts: list[set[bytes]] = [set() for _ in range(256)]
+    for stem in stems:
+        index = PackIndex(stem + b".idx")
+        try:
+            for part in index.parts():
+                for oid, _, _ in part:
+                    parts[oid[0]].add(oid)
+                yield False
+        finally:
+            index.close()
+    every: list[bytes] = []
+    for beginning in parts:
+        every += sorted(beginning)
+        yield False
+    return every
 
 
 def clear_deltas(git_dir: bytes) -> None:
@@ -116,10 +153,10 @@ class DeltaRun:
         """Tell whether the process has ended."""
         return self._process is None or self._process.poll() is not None
 
-    def take(self, pack_dir: bytes) -> bytes | None:
+    def taking(self, pack_dir: bytes, naming: Callable[[], AbstractContextManager[None]]) -> Pieces[bytes | None]:
         """Give the pack that was made its place, durably; give its stem, or None where it is not as it should be.
 
-        Raises DomainError where the disk refuses.
+        ``naming`` is around the moment in which it becomes visible. Raises DomainError where the disk refuses.
         """
         code = self._process.returncode if self._process is not None else None
         if code != 0:
@@ -128,14 +165,15 @@ class DeltaRun:
         made = os.path.join(self._folder, b"pack")
         try:
             (name,) = (name[:-4] for name in os.listdir(made) if name.endswith(b".idx"))
-            if not self._is_whole(os.path.join(made, name)):
+            if not (yield from self._proving(os.path.join(made, name))):
                 return None
             for end in (b".pack", b".idx"):
-                _sync(os.path.join(made, name + end))
-            # Readers find a pack by its index, so the index comes last.
-            for end in (b".pack", b".idx"):
-                os.rename(os.path.join(made, name + end), os.path.join(pack_dir, name + end))
-            fsync_dir(pack_dir)
+                yield from beside(partial(_sync, os.path.join(made, name + end)))
+            with naming():
+                # Readers find a pack by its index, so the index comes last.
+                for end in (b".pack", b".idx"):
+                    os.rename(os.path.join(made, name + end), os.path.join(pack_dir, name + end))
+            yield from beside(partial(fsync_dir, pack_dir))
         except OSError as error:
             raise from_os_error(error, "write a pack to", pack_dir) from error
         except ValueError:
@@ -154,7 +192,7 @@ class DeltaRun:
             process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _is_whole(self, stem: bytes) -> bool:
+    def _proving(self, stem: bytes) -> Pieces[bool]:
         """Make sure that the pack has all that it is to stand for; its process has read every object back."""
         try:
             pack = PackFile(stem + b".idx")
@@ -163,8 +201,14 @@ class DeltaRun:
             return False
         try:
             for _ in pack.checksum():
-                pass
-            if pack.index.oids() == self._oids:
+                yield False
+            at = 0
+            for part in pack.index.parts():
+                if [oid for oid, _, _ in part] != self._oids[at : at + len(part)]:
+                    break
+                at += len(part)
+                yield False
+            if at == len(self._oids):
                 return True
             self.failure = "its pack lacks objects"
         except DomainError as error:

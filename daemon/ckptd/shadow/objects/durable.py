@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+from collections.abc import Generator, Iterable
 from typing import BinaryIO, Final
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.syncing import Unsynced, sync_folders, sync_together
 
-__all__ = ["TEMP_PREFIX", "StagedFile", "read_derived", "read_if_there", "replace_file"]
+__all__ = ["TEMP_PREFIX", "StagedFile", "read_derived", "read_if_there", "replace_file", "replacing_derived"]
 
 TEMP_PREFIX: Final = b".tmp-"
 """Begins the names of files in the making. With the dot, none is ever taken for a ref, by git or by us."""
@@ -34,6 +35,17 @@ class StagedFile:
         self.unsynced: Final = Unsynced(self._file.fileno(), "write", path)
         """What has to be on disk before it gets its name."""
         reach("file-written", path)
+
+    def append(self, data: bytes) -> None:
+        """Write more to the end. Raises DomainError as the constructor does."""
+        if self._file is None:
+            return
+        try:
+            self._file.write(data)
+            self._file.flush()
+        except OSError as error:
+            self.drop()
+            raise from_os_error(error, "write", self.path) from error
 
     def give_name(self) -> bytes:
         """Let it take its place; give the directory that holds the name, to be synced. Raises DomainError."""
@@ -73,6 +85,18 @@ def replace_file(path: bytes, data: bytes, *, durable: bool = True) -> None:
         folder = staged.give_name()
         if durable:
             sync_folders([folder])
+    finally:
+        staged.drop()
+
+
+def replacing_derived(path: bytes, pieces: Iterable[bytes]) -> Generator[None, None, None]:
+    """Do as replace_file() does for what can be derived again, a piece at a time."""
+    staged = StagedFile(path, b"")
+    try:
+        for piece in pieces:
+            staged.append(piece)
+            yield
+        staged.give_name()
     finally:
         staged.drop()
 

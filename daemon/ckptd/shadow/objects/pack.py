@@ -6,13 +6,17 @@ import struct
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate, chain
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from itertools import chain
 from typing import BinaryIO
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
 from ckptd.shadow.objects.deflate import LEVEL, deflate
 from ckptd.shadow.objects.failpoint import reach
+from ckptd.shadow.objects.indexform import index_pieces, note
+from ckptd.shadow.objects.pieces import Pieces, Portion, at_once, beside, drained, emptying
 from ckptd.shadow.objects.syncing import Unsynced, sync_folders, sync_together
 
 __all__ = ["KIND_NUMBERS", "TEMP_ENDS", "TEMP_PREFIX", "HashOnly", "ObjectSink", "PackWriter"]
@@ -25,10 +29,11 @@ TEMP_PREFIX = b"tmp_ckpt_"
 TEMP_ENDS = (b".pack", b".index")
 """End the names of a pack in the making and of its index: whatever ends with ``.idx`` is read by git."""
 
-_SMALL_OFFSET = 0x80000000
 _HEADER_BYTES = 12
 _REF_DELTA = 7
 _SYNC_EVERY_BYTES = 64 * 1024 * 1024
+_SYNC_OFTEN_BYTES = 4 * 1024 * 1024
+_INDEX_PIECE_BYTES = 16 * 1024
 
 
 class ObjectSink(ABC):
@@ -77,10 +82,6 @@ def _marked(chunks: Iterable[bytes]) -> Iterator[bytes]:
         raise _SourceError(error) from error
 
 
-# Id, CRC-32 and offset. No class of its own: there are a hundred thousand of them.
-_Written = tuple[bytes, int, int]
-
-
 class PackWriter(ObjectSink):
     """Collects objects into ``pack_dir``; nothing can be seen by readers before settle(), finish() or give_name().
 
@@ -109,7 +110,7 @@ class PackWriter(ObjectSink):
         self._path, self._index_temp = (self.stem + end for end in TEMP_ENDS)
         self._offset = _HEADER_BYTES
         self._synced = _HEADER_BYTES
-        self._written: list[_Written] = []
+        self._written: list[bytes] = []
 
     @property
     def object_count(self) -> int:
@@ -132,16 +133,25 @@ class PackWriter(ObjectSink):
         """Tell whether an object has been written here."""
         return oid in self._known
 
-    def add_pieces(self, oid: bytes, pieces: Iterable[bytes]) -> None:
-        """Copy an entry of another pack as it is, piece by piece; what the pieces raise goes through."""
+    def adding(self, oid: bytes, chunks: Iterable[bytes]) -> Pieces[None]:
+        """Copy an entry of another pack as it is, in pieces; what the chunks raise goes through.
+
+        Now and then it is awaited that the disk has what there is: else all would have to be written at the end, and
+        whoever has to wait for the disk by then would wait for all of it.
+        """
         if oid in self._known:
             return
         file, start, crc, length = self._open(), self._offset, 0, 0
         try:
-            for piece in pieces:
-                crc = zlib.crc32(piece, crc)
-                length += file.write(piece)
-                self._sync_early(file, start + length)
+            for chunk in chunks:
+                crc = zlib.crc32(chunk, crc)
+                length += file.write(chunk)
+                if start + length - self._synced >= _SYNC_OFTEN_BYTES:
+                    file.flush()
+                    yield from beside(partial(os.fdatasync, file.fileno()))
+                    self._synced = start + length
+                elif len(chunk) == CHUNK_BYTES:
+                    yield False
         except OSError as error:
             raise self._broken(error) from error
         except BaseException:
@@ -149,9 +159,9 @@ class PackWriter(ObjectSink):
             raise
         self._note(oid, crc, length)
 
-    def add_delta(self, oid: bytes, base: bytes, size: int, pieces: Iterable[bytes]) -> None:
-        """Copy a delta of ``size`` bytes that applies to an object of this very pack."""
-        self.add_pieces(oid, chain([_entry_header(_REF_DELTA, size) + base], pieces))
+    def adding_delta(self, oid: bytes, base: bytes, size: int, chunks: Iterable[bytes]) -> Pieces[None]:
+        """Copy a delta of ``size`` bytes that applies to an object of this very pack, as adding() does."""
+        return self.adding(oid, chain([_entry_header(_REF_DELTA, size) + base], chunks))
 
     def add_stream(self, size: int, chunks: Iterable[bytes]) -> bytes | None:
         """Write a blob piece by piece, in constant memory."""
@@ -207,15 +217,27 @@ class PackWriter(ObjectSink):
 
         Raises DomainError where the disk refuses; what had not been settled before is then forgotten.
         """
+        return drained(self._finishing(at_once, nullcontext), self._beat)
+
+    def finishing(self, naming: Callable[[], AbstractContextManager[None]] = nullcontext) -> Pieces[bytes | None]:
+        """Do as finish() does, in pieces; ``naming`` is around the moment in which the pack becomes visible."""
+        return self._finishing(beside, naming)
+
+    def _finishing(
+        self,
+        waiting: Callable[[Callable[[], None]], Pieces[None]],
+        naming: Callable[[], AbstractContextManager[None]],
+    ) -> Pieces[bytes | None]:
         try:
-            files = self.write_out()
+            files = yield from self.writing_out()
             if not files:
                 return None
-            sync_together(files)
+            yield from waiting(partial(sync_together, files))
             reach("pack-synced")
             reach("index-synced")
-            folder = self.give_name()
-            sync_folders([folder])
+            with naming():
+                folder = self.give_name()
+            yield from waiting(partial(sync_folders, [folder]))
         except DomainError:
             self.abort()
             raise
@@ -227,6 +249,10 @@ class PackWriter(ObjectSink):
 
         When they are on disk, give_name() is to follow, and nothing else. Raises DomainError as finish() does.
         """
+        return drained(self.writing_out(), self._beat)
+
+    def writing_out(self) -> Pieces[list[Unsynced]]:
+        """Do the same in pieces."""
         if self._failure is not None:
             failure = self._failure
             self.abort()
@@ -235,7 +261,7 @@ class PackWriter(ObjectSink):
             self._drop()
             return []
         try:
-            return self._write_out()
+            return (yield from self._write_out())
         except OSError as error:
             self.abort()
             raise from_os_error(error, "write a pack to", self._dir) from error
@@ -259,9 +285,13 @@ class PackWriter(ObjectSink):
         self.pack_count += 1
         return self._dir
 
+    def emptying(self) -> Pieces[None]:
+        """Let go, in pieces, of what is known of the objects that have been settled; nothing is written afterwards."""
+        return emptying(self._known)
+
     def abort(self) -> None:
         """Forget what was added and not settled. Raises nothing: on a full disk it must still free what it can."""
-        self._known.difference_update([oid for oid, _, _ in self._written])
+        self._known.difference_update([one[:20] for one in self._written])
         self._written = []
         self._failure = None
         self._drop()
@@ -319,22 +349,33 @@ class PackWriter(ObjectSink):
         return self._failure
 
     def _note(self, oid: bytes, crc: int, length: int) -> None:
-        self._written.append((oid, crc, self._offset))
+        self._written.append(note(oid, crc, self._offset))
         self._known.add(oid)
         self._offset += length
 
-    def _write_out(self) -> list[Unsynced]:
+    def _write_out(self) -> Pieces[list[Unsynced]]:
         file = self._open()
         file.seek(0)
         file.write(struct.pack(">4sII", b"PACK", 2, len(self._written)))
-        checksum = _hash_rest(file, self._beat)
+        file.seek(0)
+        digest = hashlib.sha1(usedforsecurity=False)
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+            if len(chunk) == CHUNK_BYTES:
+                yield False
+        checksum = digest.digest()
         file.write(checksum)
         file.flush()
         reach("pack-written")
         os.fchmod(file.fileno(), 0o400)
         self._name = b"pack-" + checksum.hex().encode()
         index = self._index_file = open(self._index_temp, "xb")  # noqa: SIM115 - closed by give_name and abort
-        index.write(_format_index(self._written, checksum))
+        portion = Portion(most_bytes=_INDEX_PIECE_BYTES)
+        for piece in index_pieces(self._written, checksum):
+            index.write(piece)
+            # An empty one stands for work without a result.
+            if portion.is_full(size=len(piece)) or not piece:
+                yield False
         index.flush()
         os.fchmod(index.fileno(), 0o400)
         return [Unsynced(one.fileno(), "write a pack to", self._dir) for one in (file, index)]
@@ -348,47 +389,6 @@ def _entry_header(kind: int, size: int) -> bytes:
         first, size = size & 0x7F, size >> 7
     header.append(first)
     return bytes(header)
-
-
-def _hash_rest(file: BinaryIO, beat: Callable[[], None]) -> bytes:
-    file.seek(0)
-    digest = hashlib.sha1(usedforsecurity=False)
-    while chunk := file.read(CHUNK_BYTES):
-        digest.update(chunk)
-        beat()
-    return digest.digest()
-
-
-def _format_index(written: list[_Written], pack_checksum: bytes) -> bytes:
-    """Give the bytes of an index of version 2 (gitformat-pack)."""
-    # In 256 parts: to sort or to pack a hundred thousand at once would lock the interpreter for too long.
-    every: list[list[_Written]] = [[] for _ in range(256)]
-    for item in written:
-        every[item[0][0]].append(item)
-    # In the pack of one save nearly all of them are empty.
-    parts = [sorted(part) for part in every if part]
-    large: list[int] = []
-    small = [[_small_offset(offset, large) for _, _, offset in part] for part in parts]
-    body = b"".join(
-        [
-            b"\377tOc\0\0\0\2",
-            struct.pack(">256I", *accumulate(map(len, every))),
-            *[oid for part in parts for oid, _, _ in part],
-            *[struct.pack(f">{len(part)}I", *[crc for _, crc, _ in part]) for part in parts],
-            *[struct.pack(f">{len(offsets)}I", *offsets) for offsets in small],
-            struct.pack(f">{len(large)}Q", *large),
-            pack_checksum,
-        ]
-    )
-    return body + hashlib.sha1(body, usedforsecurity=False).digest()
-
-
-def _small_offset(offset: int, large: list[int]) -> int:
-    """Give what stands for an offset in the table of small ones; a large one goes to the end of the other table."""
-    if offset < _SMALL_OFFSET:
-        return offset
-    large.append(offset)
-    return _SMALL_OFFSET | len(large) - 1
 
 
 def _close_quietly(file: BinaryIO) -> None:

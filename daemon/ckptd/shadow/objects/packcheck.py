@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from typing import Final
@@ -16,6 +17,7 @@ __all__ = ["PackChecks", "loose_objects"]
 
 _NUMBERS: Final = frozenset(KIND_NUMBERS.values())
 _PACKS: Final = b"objects/pack/"
+_YOUNG_S: Final = 3600.0
 
 
 def loose_objects(git_dir: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -50,6 +52,7 @@ class PackChecks:
         self._objects = objects
         self._read_data = read_data
         self._bad: set[bytes] = set()
+        self._doubtful: dict[bytes, str] = {}
         self._open: PackFile | None = None
 
     def run(self) -> Iterator[int]:
@@ -59,6 +62,7 @@ class PackChecks:
             for _ in self._check(stem):
                 done += 1
                 yield done
+        self._tell_left()
         if self._read_data:
             for oid, path in loose_objects(self._folder):
                 self._check_loose(oid, path)
@@ -92,17 +96,24 @@ class PackChecks:
         for name in sorted(names):
             stem, dot = os.path.splitext(name)
             if name.startswith((TEMP_PREFIX, b"tmp_", b".tmp-")):
-                self._note(name, "left by a process that was killed")
+                self._doubtful[name] = "left by a process that was killed"
             elif dot == b".idx" and name.startswith(b"pack-"):
                 if stem + b".pack" in names:
                     yield stem
                 else:
-                    self._note(name, "an index without its pack: nothing is read through it")
+                    self._doubtful[name] = "an index without its pack: nothing is read through it"
             elif dot == b".pack" and stem + b".idx" not in names:
-                self._note(name, "a pack without its index: nothing is read from it")
+                self._doubtful[name] = "a pack without its index: nothing is read from it"
 
-    def _note(self, name: bytes, text: str) -> None:
-        self.notes.append(f"{os.fsdecode(_PACKS + name)}: {text}")
+    def _tell_left(self) -> None:
+        """Name what is left over; what is young may only be in the making, or on its way out."""
+        for name, text in self._doubtful.items():
+            try:
+                changed_s = os.lstat(os.path.join(self._objects.pack_dir, name)).st_mtime
+            except FileNotFoundError:
+                continue
+            if time.time() - changed_s > _YOUNG_S:
+                self.notes.append(f"{os.fsdecode(_PACKS + name)}: {text}")
 
     def _check(self, stem: bytes) -> Iterator[None]:
         index = os.path.join(self._objects.pack_dir, stem + b".idx")

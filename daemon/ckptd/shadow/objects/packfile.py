@@ -3,6 +3,7 @@
 import hashlib
 import mmap
 import os
+import struct
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,6 +14,7 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import CHUNK_BYTES
 from ckptd.shadow.objects.pack import KIND_NUMBERS
 from ckptd.shadow.objects.packindex import PackIndex
+from ckptd.shadow.objects.pieces import Pieces, drained
 
 __all__ = ["OFS_DELTA", "REF_DELTA", "Entry", "PackFile", "checksum_chunks"]
 
@@ -23,6 +25,10 @@ _KINDS: Final = {number: kind for kind, number in KIND_NUMBERS.items()}
 _HEADER_BYTES: Final = 12
 _TRAILER_BYTES: Final = 20
 _HEAD_BYTES: Final = 64
+_BUCKET: Final = 1000
+_PLACED: Final = struct.Struct(">Q20sI")
+# Of a small pack every entry is read at least twice.
+_READ_WHOLE_BYTES: Final = 64 * 1024
 
 
 class Entry(NamedTuple):
@@ -59,8 +65,11 @@ class PackFile:
             self.index.close()
             raise from_os_error(error, "read the pack", self.path) from error
         self._starts: dict[int, bytes] | None = None
+        self._data: bytes | None = None
         try:
             self.size: Final = os.fstat(self._fd).st_size
+            if self.size <= _READ_WHOLE_BYTES:
+                self._data = self._read(0, self.size)
             self._check_frame()
         except BaseException:
             self.close()
@@ -76,11 +85,45 @@ class PackFile:
 
         Raises DomainError ``store_damaged`` where the index names places that the pack does not have.
         """
-        ordered = sorted((offset, oid, crc) for oid, offset, crc in self.index.entries())
-        bounds = [offset for offset, _, _ in ordered] + [self.size - _TRAILER_BYTES]
-        if bounds[0] != _HEADER_BYTES or any(here >= after for here, after in pairwise(bounds)):
-            raise self._damaged("the index names places that the pack does not have")
-        return [Entry(oid, start, end, crc) for (start, oid, crc), end in zip(ordered, bounds[1:], strict=True)]
+        return [entry for part in self.parts() for entry in part]
+
+    def parts(self) -> Iterator[list[Entry]]:
+        """Give the same in parts of about a thousand, and empty ones: to have all at once would take much memory."""
+        buckets: list[list[bytes]] = [[] for _ in range(self.index.count // _BUCKET + 1)]
+        width = self.size // len(buckets) + 1
+        for number, part in enumerate(self.index.parts()):
+            if number:
+                yield []
+            for oid, offset, crc in part:
+                # Whatever is beyond the end is found out below.
+                buckets[min(offset // width, len(buckets) - 1)].append(_PLACED.pack(offset, oid, crc))
+        # Where an entry ends is known by where the next one begins.
+        last: list[bytes] = []
+        end = _HEADER_BYTES
+        buckets.reverse()
+        while buckets:
+            bucket = last + sorted(buckets.pop())
+            last = bucket[-1:]
+            part_of = self._between(bucket, end)
+            end = part_of[-1].end if part_of else end
+            yield part_of
+        final = self._between([*last, _PLACED.pack(self.size - _TRAILER_BYTES, b"", 0)], end)
+        if (final[-1].end if final else end) != self.size - _TRAILER_BYTES:
+            raise self._misplaced()
+        yield final
+
+    def _between(self, placed: list[bytes], begin: int) -> list[Entry]:
+        """Give the entries that begin at these places, but for the last of them; the first is to be at ``begin``."""
+        found = []
+        for (start, oid, crc), (end, _, _) in pairwise(map(_PLACED.unpack, placed)):
+            if start != begin or end <= start:
+                raise self._misplaced()
+            found.append(Entry(oid, start, end, crc))
+            begin = end
+        return found
+
+    def _misplaced(self) -> DomainError:
+        return self._damaged("the index names places that the pack does not have")
 
     def head(self, entry: Entry) -> Head:
         """Read how an entry begins; raises DomainError ``store_damaged`` where that makes no sense."""
@@ -109,9 +152,15 @@ class PackFile:
 
     def is_sound(self, entry: Entry) -> bool:
         """Tell whether an entry's bytes are those that were written, by the checksum in the index."""
+        return drained(self.proving(entry))
+
+    def proving(self, entry: Entry) -> Pieces[bool]:
+        """Tell the same in pieces."""
         crc = 0
-        for piece in self.pieces(entry.start, entry.end):
-            crc = zlib.crc32(piece, crc)
+        for chunk in self.pieces(entry.start, entry.end):
+            crc = zlib.crc32(chunk, crc)
+            if len(chunk) == CHUNK_BYTES:
+                yield False
         return crc == entry.crc
 
     def hashes_to_its_id(self, entry: Entry, head: Head) -> bool:
@@ -152,6 +201,8 @@ class PackFile:
             raise self._damaged(f"it has {int.from_bytes(head[8:], 'big')} objects, its index {self.index.count}")
 
     def _read(self, offset: int, length: int) -> bytes:
+        if self._data is not None:
+            return self._data[offset : offset + length]
         try:
             return os.pread(self._fd, length, offset)
         except OSError as error:

@@ -3,6 +3,7 @@
 import mmap
 import os
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from ckpt_protocol.wirepath import to_text
@@ -12,6 +13,8 @@ __all__ = ["PackIndex"]
 
 _FANOUT_AT: Final = 8
 _NAMES_AT: Final = 8 + 256 * 4
+_LARGE_OFFSET: Final = 0x80000000
+_PART: Final = 1000
 # Below this an index is read into memory: a mapping costs a page table entry and a descriptor for a while.
 _MAP_ABOVE_BYTES: Final = 1 << 18
 _DONT_NEED: Final[int | None] = getattr(mmap, "MADV_DONTNEED", None)
@@ -70,14 +73,30 @@ class PackIndex:
 
         Raises DomainError ``store_damaged`` where an offset cannot be right.
         """
-        checksums = struct.unpack_from(f">{self.count}I", self._data, _NAMES_AT + self.count * 20)
-        found = []
-        for at, (oid, crc) in enumerate(zip(self.oids(), checksums, strict=True)):
-            offset = self._offset(at)
-            if offset is None:
-                raise _damaged(self.path)
-            found.append((oid, offset, crc))
-        return found
+        return [entry for part in self.parts() for entry in part]
+
+    def parts(self) -> Iterator[list[tuple[bytes, int, int]]]:
+        """Give the same in parts of a bounded size, or of a 256th of all."""
+        low = 0
+        for high in self._fanout:
+            if high - low >= _PART or (high == self.count and high > low):
+                yield self._part(low, high)
+                low = high
+
+    def _part(self, low: int, high: int) -> list[tuple[bytes, int, int]]:
+        data, count, length = self._data, self.count, high - low
+        checksums = struct.unpack_from(f">{length}I", data, _NAMES_AT + count * 20 + low * 4)
+        offsets = struct.unpack_from(f">{length}I", data, _NAMES_AT + count * 24 + low * 4)
+        if any(offset & _LARGE_OFFSET for offset in offsets):
+            offsets = tuple(self._checked(position) for position in range(low, high))
+        starts = range(_NAMES_AT + low * 20, _NAMES_AT + high * 20, 20)
+        return list(zip([data[at : at + 20] for at in starts], offsets, checksums, strict=True))
+
+    def _checked(self, position: int) -> int:
+        offset = self._offset(position)
+        if offset is None:
+            raise _damaged(self.path)
+        return offset
 
     def sizes(self) -> dict[bytes, int]:
         """Give the packed size of each object; raises DomainError ``store_damaged``, also where the pack is gone."""
@@ -102,7 +121,7 @@ class PackIndex:
     def _offset(self, position: int) -> int | None:
         small_at = _NAMES_AT + self.count * 24
         (offset,) = struct.unpack_from(">I", self._data, small_at + position * 4)
-        if not offset & 0x80000000:
+        if not offset & _LARGE_OFFSET:
             return int(offset)
         large_at = small_at + self.count * 4 + (offset & 0x7FFFFFFF) * 8
         if large_at + 8 > len(self._data) - 40:

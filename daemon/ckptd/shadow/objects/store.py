@@ -10,7 +10,7 @@ import hashlib
 import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, Protocol
 
 import pygit2
@@ -67,9 +67,10 @@ class ObjectStore:
 
     def __init__(self, git_dir: bytes, suspects: "Suspects | None" = None, others: ObjectSource | None = None) -> None:
         self._others = others
-        self._git_dir = git_dir
+        self.git_dir: Final = git_dir
         self.pack_dir: Final = os.path.join(git_dir, b"objects", b"pack")
         self._indexes: dict[bytes, PackIndex] = {}
+        self._sizes: dict[bytes, int] = {}
         self._files: dict[bytes, int] = {}
         self._listed_ns = -1
         self._odb: pygit2.Odb | None = None
@@ -80,7 +81,7 @@ class ObjectStore:
         """Begin a pack for new objects; ``beat`` as the writer has it."""
         self.refresh()
         # In a store of ours nothing lies loose; to look for each new object all the same is a tenth of a first save.
-        exists = self.__contains__ if _holds_loose(self._git_dir) else self._is_in_pack
+        exists = self.__contains__ if _holds_loose(self.git_dir) else self._is_in_pack
         return PackWriter(self.pack_dir, exists, beat)
 
     def _is_in_pack(self, oid: bytes) -> bool:
@@ -125,6 +126,15 @@ class ObjectStore:
     def pack_count(self) -> int:
         """How many packs there are, as far as is known."""
         return len(self._indexes)
+
+    @property
+    def pack_sizes(self) -> dict[bytes, int]:
+        """The bytes of each pack, by its path without an end, as far as is known."""
+        return {index.path[: -len(b".idx")]: self._sizes[name] for name, index in self._indexes.items()}
+
+    def objects_in(self, stems: Collection[bytes]) -> int:
+        """How many objects some packs have together, each given by its path without an end."""
+        return sum(self._indexes[os.path.basename(stem) + b".idx"].count for stem in stems)
 
     @property
     def object_count(self) -> int:
@@ -214,15 +224,8 @@ class ObjectStore:
         return b"blob", self.read_own(oid, b"blob")
 
     def packed_bytes(self) -> int:
-        """Give the bytes of all packs."""
-        total = 0
-        for index in self._indexes.values():
-            try:
-                total += os.path.getsize(index.pack_path)
-            except OSError:
-                # Gone meanwhile: merged into another one.
-                continue
-        return total
+        """Give the bytes of all packs, as far as is known."""
+        return sum(self._sizes.values())
 
     def packed_sizes(self) -> dict[bytes, int]:
         """Give the bytes that each object takes in a pack."""
@@ -332,7 +335,7 @@ class ObjectStore:
             self.distrust(oid)
             raise _lost(oid, found=True) from None
         except OSError as error:
-            raise from_os_error(error, "read an object of", self._git_dir) from error
+            raise from_os_error(error, "read an object of", self.git_dir) from error
         finally:
             for copy in copies:
                 copy.close()
@@ -391,15 +394,18 @@ class ObjectStore:
                 raise
             # One damaged index hurts the objects in its pack alone; they are missing now.
             return False
-        if not _is_whole(index):
+        size = _size_if_whole(index)
+        if size is None:
             # Cut, or not the pack of this index: what it would vouch for has to be written again.
             index.close()
             return True
         self._indexes[name] = index
+        self._sizes[name] = size
         return True
 
     def _drop(self, name: bytes) -> None:
         index = self._indexes.pop(name)
+        del self._sizes[name]
         index.close()
         fd = self._files.pop(index.pack_path, None)
         if fd is not None:
@@ -434,7 +440,7 @@ class ObjectStore:
 
     def _loose_path(self, oid: bytes) -> bytes:
         text = oid.hex().encode()
-        return os.path.join(self._git_dir, b"objects", text[:2], text[2:])
+        return os.path.join(self.git_dir, b"objects", text[:2], text[2:])
 
     def _is_loose(self, oid: bytes) -> bool:
         return os.path.exists(self._loose_path(oid))
@@ -475,7 +481,7 @@ class ObjectStore:
     def _open_odb(self) -> pygit2.Odb:
         if self._odb is None:
             # The objects alone: no configuration is read, and nobody asks who owns the directory.
-            self._odb = pygit2.Odb(os.fsdecode(os.path.join(self._git_dir, b"objects")))
+            self._odb = pygit2.Odb(os.fsdecode(os.path.join(self.git_dir, b"objects")))
         return self._odb
 
 
@@ -493,15 +499,15 @@ def _refuse_shortage(error: OSError, path: bytes) -> None:
         raise from_os_error(error, "read an object of", path) from error
 
 
-def _is_whole(index: PackIndex) -> bool:
-    """Tell whether a pack ends as its index says: with the checksum of all of it."""
+def _size_if_whole(index: PackIndex) -> int | None:
+    """Give the bytes of a pack that ends as its index says: with the checksum of all of it. None for any other."""
     try:
         with open(index.pack_path, "rb") as file:
-            file.seek(-20, os.SEEK_END)
-            return file.read() == index.pack_checksum
+            end = file.seek(-20, os.SEEK_END)
+            return end + 20 if file.read() == index.pack_checksum else None
     except OSError as error:
         _refuse_shortage(error, index.pack_path)
-        return False
+        return None
 
 
 def _parse_header(head: bytes) -> tuple[int, int, int]:

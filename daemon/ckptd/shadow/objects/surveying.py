@@ -1,16 +1,34 @@
 """What packs a store has, and in which groups they are rewritten: a look at the disk, and a pure decision."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.packfile import PackFile
+from ckptd.shadow.objects.pieces import Pieces
 
-__all__ = ["SMALL_BYTES", "PackFacts", "Slices", "left_overs", "slices", "survey"]
+__all__ = [
+    "MANY_ALIKE",
+    "SMALL_BYTES",
+    "PackFacts",
+    "Slices",
+    "alike",
+    "left_overs",
+    "pack_sizes",
+    "slices",
+    "small_beside_others",
+    "survey",
+]
 
 SMALL_BYTES: Final = 64 * 1024 * 1024
 """Packs above this size are rewritten only if something in them can go."""
+
+MANY_ALIKE: Final = 16
+"""So many packs of about the same size are merged by the saves that come next, and twice as many at most."""
+
+_ALIKE_UP_TO_BYTES: Final = (16 * 1024, 256 * 1024)
+_TIMES_LARGER: Final = 2
 
 _SLICE_BYTES: Final = 512 * 1024 * 1024
 _MARGIN_BYTES: Final = 16 * 1024 * 1024
@@ -37,21 +55,37 @@ class Slices(NamedTuple):
     too_large: list[bytes]
 
 
-def survey(pack_dir: bytes, is_needed: Callable[[bytes], bool]) -> list[PackFacts]:
+def survey(pack_dir: bytes, is_needed: Callable[[bytes], bool]) -> Pieces[list[PackFacts]]:
     """Look at all packs that have an index; raises DomainError where they cannot be listed."""
+    found = []
+    for stem, _, kept in _listed(pack_dir):
+        found.append((yield from _facts(stem, kept, is_needed)))
+    return found
+
+
+def pack_sizes(pack_dir: bytes) -> dict[bytes, int]:
+    """Give the bytes of all packs that may be rewritten, by path without an end, and open none; errors as survey()."""
+    return {stem: size for stem, size, kept in _listed(pack_dir) if not kept}
+
+
+def _listed(pack_dir: bytes) -> Iterator[tuple[bytes, int, bool]]:
+    """Give the path without an end of each pack that has an index, its bytes, and whether somebody keeps it."""
     try:
         names = set(os.listdir(pack_dir))
     except OSError as error:
         raise from_os_error(error, "list the packs in", pack_dir) from error
-    stems = [name[:-4] for name in sorted(names) if name.startswith(b"pack-") and name.endswith(b".idx")]
-    return [
-        _facts(os.path.join(pack_dir, stem), stem + b".keep" in names, is_needed)
-        for stem in stems
-        if stem + b".pack" in names
-    ]
+    for name in sorted(names):
+        path = os.path.join(pack_dir, name[:-4])
+        if name.startswith(b"pack-") and name.endswith(b".idx") and name[:-4] + b".pack" in names:
+            try:
+                size = os.path.getsize(path + b".pack")
+            except OSError:
+                # Gone meanwhile.
+                continue
+            yield path, size, name[:-4] + b".keep" in names
 
 
-def _facts(stem: bytes, kept: bool, is_needed: Callable[[bytes], bool]) -> PackFacts:
+def _facts(stem: bytes, kept: bool, is_needed: Callable[[bytes], bool]) -> Pieces[PackFacts]:
     try:
         pack = PackFile(stem + b".idx")
     except DomainError as error:
@@ -60,16 +94,47 @@ def _facts(stem: bytes, kept: bool, is_needed: Callable[[bytes], bool]) -> PackF
         return PackFacts(stem, 0, 0, 0, 0, error.message)
     try:
         live = dead = dead_bytes = 0
-        for entry in pack.entries():
-            if is_needed(entry.oid):
-                live += entry.end - entry.start
-            else:
-                dead, dead_bytes = dead + 1, dead_bytes + entry.end - entry.start
+        for part in pack.parts():
+            for entry in part:
+                if is_needed(entry.oid):
+                    live += entry.end - entry.start
+                else:
+                    dead, dead_bytes = dead + 1, dead_bytes + entry.end - entry.start
+            yield False
         return PackFacts(stem, pack.size, live, dead, dead_bytes, "somebody keeps it (.keep)" if kept else None)
     except DomainError as error:
         return PackFacts(stem, pack.size, 0, 0, 0, error.message)
     finally:
         pack.close()
+
+
+def alike(sizes: Mapping[bytes, int]) -> list[bytes]:
+    """Choose packs that saves merge by the way: those of about one size of which there are most, if they are many.
+
+    Sizes are taken for the same within a factor of sixteen, so that hardly a byte is copied twice. What is large is
+    left to a time when nobody waits.
+    """
+    groups: list[list[tuple[int, bytes]]] = []
+    lower = -1
+    for upper in _ALIKE_UP_TO_BYTES:
+        groups.append([(size, stem) for stem, size in sizes.items() if lower < size <= upper])
+        lower = upper
+    most = max(groups, key=len)
+    return [stem for _, stem in sorted(most)[: 2 * MANY_ALIKE]] if len(most) >= MANY_ALIKE else []
+
+
+def small_beside_others(sizes: Mapping[bytes, int]) -> list[bytes]:
+    """Choose the packs to merge when there is time: after it each is at least twice as large as all smaller ones.
+
+    So a byte is copied no more often than the logarithm of what there is, however many saves come.
+    """
+    ordered = sorted((size, stem) for stem, size in sizes.items() if size <= SMALL_BYTES)
+    chosen = below = 0
+    for number, (size, _) in enumerate(ordered):
+        if size < _TIMES_LARGER * below:
+            chosen = number + 1
+        below += size
+    return [stem for _, stem in ordered[:chosen]]
 
 
 def slices(packs: Iterable[PackFacts], free_bytes: int) -> Slices:

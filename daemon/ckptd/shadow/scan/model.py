@@ -8,7 +8,7 @@ from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import DIRECTORY
 from ckptd.shadow.trees.view import DirectoryView, Key, Mark
 
-__all__ = ["DirNode", "iter_nodes", "post_order", "without_lost"]
+__all__ = ["DirNode", "iter_nodes", "new_nodes", "post_order", "without_lost"]
 
 _NONE: Final[frozenset[bytes]] = frozenset()
 
@@ -91,6 +91,17 @@ def iter_nodes(root: DirNode) -> Iterator[tuple[bytes, DirNode]]:
         yield path, node
         prefix = path + b"/" if path else b""
         stack.extend((prefix + name, child) for name, child in node.children.items())
+
+
+def new_nodes(root: DirNode, before: DirNode | None) -> Iterator[DirNode]:
+    """Give the nodes of a model that an earlier one has not at the same path, which may be none."""
+    stack: list[tuple[DirNode, DirNode | None]] = [(root, before)]
+    while stack:
+        node, old = stack.pop()
+        if node is not old:
+            yield node
+            known = old.children if old is not None else {}
+            stack.extend((child, known.get(name)) for name, child in node.children.items())
 
 
 def without_lost(root: DirNode, has: Callable[[bytes], bool]) -> DirNode:

@@ -11,20 +11,21 @@ needed meanwhile is looked up again right before anything goes.
 import glob
 import os
 import time
-from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 
 from ckpt_protocol.store import GcResult
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.deltas import DeltaRun, clear_deltas, delta_candidates
+from ckptd.shadow.objects.deltas import clear_deltas
 from ckptd.shadow.objects.links import Link, Reach
 from ckptd.shadow.objects.loose import pack_loose
+from ckptd.shadow.objects.merge import Around, free_bytes, making_deltas, replacing
 from ckptd.shadow.objects.packcheck import loose_objects
-from ckptd.shadow.objects.rewrite import Rewrite, hide_indexes_over_packs, unlink_packs
+from ckptd.shadow.objects.pieces import Pieces, drained
+from ckptd.shadow.objects.rewrite import Rewrite, hide_indexes_over_packs
 from ckptd.shadow.objects.surveying import PackFacts, left_overs, slices, survey
 from ckptd.shadow.objects.users import can_tell, user_of
 from ckptd.shadow.scan.entry import OID
-from ckptd.shadow.scan.model import DirNode, iter_nodes
+from ckptd.shadow.scan.model import DirNode, new_nodes
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.layout import folder_bytes
 from ckptd.shadow.store.lostrefs import is_any_lost
@@ -40,12 +41,14 @@ _FEW_REFS: Final = 2
 class Extent(NamedTuple):
     """How far a collection goes: with ``keep_all`` it removes nothing, and only makes few packs and refs of many.
 
-    ``keep_model``: what the model alone knows stays, so that no save has to read it again.
+    ``keep_model``: what the model alone knows stays, so that no save has to read it again. ``leave_packs``: packs stay
+    as they are.
     """
 
     dry_run: bool = False
     keep_all: bool = False
     keep_model: bool = False
+    leave_packs: bool = False
 
 
 class Collection:
@@ -57,9 +60,11 @@ class Collection:
         self._is_cancelled = asker.is_cancelled if asker is not None else lambda: False
         self._reach = Reach(repository.objects)
         self._rewrite: Rewrite | None = None
-        self._deltas: DeltaRun | None = None
+        self._waits = False
         self._keep_all = extent.keep_all
         self._keep_model = extent.keep_model
+        self._leave_packs = extent.leave_packs
+        self._kept_model: DirNode | None = None
         self._removed = 0
         self._removed_bytes = 0
         self._refs_packed = 0
@@ -76,8 +81,8 @@ class Collection:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the next step only looks whether another process is done: there is no hurry to make it."""
-        return self._deltas is not None
+        """Whether the next step only looks whether a disk or another process is done: it need not come at once."""
+        return self._waits
 
     def step(self) -> GcResult | None:
         """Go on for a moment; give the result once it is there.
@@ -89,16 +94,21 @@ class Collection:
             raise DomainError("cancelled", "the collection was cut off", hint="begin again: nothing is lost by that")
         end = time.monotonic() + _STEP_S
         try:
-            for _ in self._run:
+            for waits in self._run:
+                self._waits = waits
                 if self._is_cancelled():
                     raise DomainError("cancelled", "the collection was called off; what it has done so far is kept")
-                if self.is_waiting or time.monotonic() > end:
+                if waits or time.monotonic() > end:
                     return None
         except BaseException:
             self.close()
             raise
         self.close()
         return self._result
+
+    def pieces(self) -> Pieces[None]:
+        """Go on to the end, in pieces; to be closed by the caller, whatever comes of it. Errors as step() has them."""
+        yield from self._run
 
     def close(self) -> None:
         """Forget what is not finished. May be called again."""
@@ -112,11 +122,8 @@ class Collection:
         if self._rewrite is not None:
             self._rewrite.close()
             self._rewrite = None
-        if self._deltas is not None:
-            self._deltas.close()
-            self._deltas = None
 
-    def _collect(self) -> Generator[None, None, None]:
+    def _collect(self) -> Pieces[None]:
         if not self._keep_all:
             refs_are_whole = self._find_refs()
             yield from self._mark()
@@ -124,24 +131,26 @@ class Collection:
         if not self._dry_run:
             for count in self._repo.refs.pack(_FEW_REFS):
                 self._refs_packed = count
-                yield
+                yield False
             self._clear_up()
             yield from self._take_loose()
-        packs = survey(self._repo.objects.pack_dir, self._is_needed)
-        yield
+        packs: list[PackFacts] = []
+        if not self._leave_packs:
+            packs = yield from survey(self._repo.objects.pack_dir, self._is_needed)
         if self._dry_run:
             loose = sum(1 for oid, _ in loose_objects(self._repo.folder) if not self._is_needed(oid))
             self._removed = loose + sum(one.dead for one in packs if one.why_left is None)
             self._removed_bytes = sum(one.dead_bytes for one in packs if one.why_left is None)
-        else:
+        elif not self._leave_packs:
             yield from self._rewrite_packs(packs)
-            yield from self._make_deltas()
+            failure = yield from making_deltas(self._repo.objects, {}, self._repo.repacking)
+            self._notes += [failure] if failure is not None else []
         self._tell_left(packs)
         if not (self._keep_all or self._dry_run):
             self._repo.gone = 0
         self._result = self._answer()
 
-    def _mark(self) -> Iterator[None]:
+    def _mark(self) -> Pieces[None]:
         """Find what is needed, as the refs are by now; what has been seen is not looked at again."""
         if self._keep_all:
             return
@@ -152,20 +161,22 @@ class Collection:
                 continue
             for seen in self._reach.walk([self._root(raw)]):
                 self._progress(seen, self._copied)
-                yield
-        if self._keep_model and self._repo.model is not None:
-            self._keep_known(self._repo.model)
+                yield False
+        while self._keep_model and self._repo.model is not self._kept_model and self._repo.model is not None:
+            yield from self._keep_known(self._repo.model)
 
-    def _keep_known(self, model: DirNode) -> None:
+    def _keep_known(self, model: DirNode) -> Pieces[None]:
         """Need what the model knows. What of it is lost is no damage: it can be made again."""
         known = Reach(self._repo.objects)
-        for _, node in iter_nodes(model):
-            known.seen.update(entry[OID] for entry in node.entries.values())
-            known.seen.update(filter(None, (node.tree,)))
+        for node in new_nodes(model, self._kept_model):
+            self._reach.seen.update(entry[OID] for entry in node.entries.values())
+            self._reach.seen.update(filter(None, (node.tree,)))
             # Only a tree of permission bits leads to what no other node has.
             for _ in known.walk([Link(b"tree", node.modes)] if node.modes else []):
                 continue
+            yield False
         self._reach.seen.update(known.seen)
+        self._kept_model = model
 
     def _root(self, oid: bytes) -> Link:
         return self._reach.root(oid)
@@ -216,71 +227,44 @@ class Collection:
         begun = name.startswith((b"tmp_", b"gc.pid")) or name.endswith(b".lock")
         return not begun or not used or (_is_stale(path) and not name.endswith(b".lock"))
 
-    def _rewrite_packs(self, packs: list[PackFacts]) -> Iterator[None]:
-        groups = slices(packs, self._free_bytes())
+    def _rewrite_packs(self, packs: list[PackFacts]) -> Pieces[None]:
+        groups = slices(packs, free_bytes(self._repo.objects))
         if groups.too_large:
             self._notes.append(f"{len(groups.too_large)} packs are too large to be copied into the space that is free")
         for group in groups.groups:
             yield from self._rewrite_group(group)
 
-    def _rewrite_group(self, stems: list[bytes]) -> Iterator[None]:
+    def _rewrite_group(self, stems: list[bytes]) -> Pieces[None]:
         stems = [stem for stem in stems if os.path.exists(stem + b".idx")]
-        rewrite = self._rewrite = Rewrite(self._repo.objects, stems, self._is_needed)
-        for done in rewrite.run():
-            self._copied += done
+        repo, before = self._repo, self._copied
+        rewrite = self._rewrite = Rewrite(repo.objects, stems, self._is_needed)
+        for waits in rewrite.run():
+            self._copied = before + rewrite.copied_bytes
             self._progress(len(self._reach.seen), self._copied)
-            yield
-        # From here to the end of the group nobody else comes in between.
-        self._look_again()
-        rewrite.finish()
-        self._replace(rewrite.replaced)
+            yield waits
+        yield from rewrite.settling(repo.repacking)
+        # From here on nobody else comes in between until what is not needed is out of sight.
+        drained(self._mark())
+        with repo.repacking():
+            rewrite.finish()
+        around = self._removing() if rewrite.dropped else repo.repacking
+        yield from replacing(repo.objects, rewrite.replaced, around, at_once=rewrite.dropped > 0)
+        yield from rewrite.emptying()
         self._removed += rewrite.dropped
         self._removed_bytes += rewrite.dropped_bytes
         for stem, why in rewrite.left.items():
             self._notes.append(f"{os.fsdecode(os.path.basename(stem))} is left as it is: {why}")
         self._let_go()
 
-    def _look_again(self) -> None:
-        for _ in self._mark():
-            continue
+    def _take_loose(self) -> Pieces[None]:
+        drained(self._mark())
+        with self._removing()():
+            self._removed += pack_loose(self._repo.objects, self._repo.folder, self._is_needed)
+        yield False
 
-    def _replace(self, stems: list[bytes]) -> None:
-        repo = self._repo
-        try:
-            unlink_packs(repo.objects.pack_dir, stems)
-        except OSError as error:
-            raise from_os_error(error, "remove packs from", repo.objects.pack_dir) from error
-        repo.forget_lost()
-
-    def _take_loose(self) -> Iterator[None]:
-        self._look_again()
-        self._removed += pack_loose(self._repo.objects, self._repo.folder, self._is_needed)
-        self._repo.forget_lost()
-        yield
-
-    def _make_deltas(self) -> Iterator[None]:
-        """Let a process of its own make deltas of what is there by now, if that is worth it."""
-        repo = self._repo
-        chosen = delta_candidates(repo.objects.pack_dir, self._free_bytes())
-        if chosen is None:
-            return
-        run = self._deltas = DeltaRun(repo.folder, chosen)
-        while not run.is_done():
-            yield
-        made = run.take(repo.objects.pack_dir)
-        if made is None:
-            self._notes.append(f"no deltas were made: {run.failure}")
-        else:
-            self._look_again()
-            self._replace([stem for stem in chosen.stems if stem != made])
-        self._let_go()
-
-    def _free_bytes(self) -> int:
-        try:
-            found = os.statvfs(self._repo.folder)
-        except OSError as error:
-            raise from_os_error(error, "look at the disk of", self._repo.folder) from error
-        return found.f_bavail * found.f_frsize
+    def _removing(self) -> Around:
+        """Give what is to surround the removal of objects: the model knows some of them, unless it is to be kept."""
+        return self._repo.repacking if self._keep_all or self._keep_model else self._repo.forgetting
 
     def _tell_left(self, packs: list[PackFacts]) -> None:
         for one in packs:

@@ -3,13 +3,18 @@
 import logging
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Iterable
 from enum import Enum
+from itertools import count
 from typing import Final, NamedTuple
 
 from ckpt_protocol.store import ThinParams
 from ckpt_protocol.structs import Worktree, to_wire
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.deltas import Plain
+from ckptd.shadow.objects.merge import free_bytes, making_deltas, merging
+from ckptd.shadow.objects.pieces import PIECE_BYTES, PIECE_OBJECTS, Pieces
+from ckptd.shadow.objects.surveying import MANY_ALIKE, alike, pack_sizes, small_beside_others
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.collecting import Collection, Extent
 from ckptd.shadow.store.memory import give_back
@@ -22,10 +27,12 @@ _logger = logging.getLogger(__name__)
 
 _STEP_S: Final = 0.05
 _MANY_LOOSE_REFS: Final = 1_000
-_MANY_PACKS: Final = 24
+_MANY_PACKS: Final = 8
 _MANY_LOOSE_OBJECT_FOLDERS: Final = 16
 _MANY_NEW: Final = 50
 _MANY_GONE: Final = 200
+_SAVES_A_MERGE: Final = MANY_ALIKE // 2
+_LAST_ROOM_BYTES: Final = 64 * 1024 * 1024
 
 
 class Chore(Enum):
@@ -33,7 +40,8 @@ class Chore(Enum):
 
     THIN = "remove what goes by rule"
     COLLECT = "remove what nothing needs, which makes few packs of many as well"
-    TIDY = "make few packs and refs of many, and remove nothing"
+    MERGE = "make few packs of many, and remove nothing"
+    TIDY = "put loose refs into one file, and loose objects into a pack"
     CHECK = "hold what a watcher says against what is on disk"
     REMEMBER = "write down what the last scan saw"
     RELEASE = "give memory back that was needed for a moment"
@@ -76,41 +84,47 @@ def next_chore(now: Situation) -> Chore | None:
         return Chore.THIN
     if now.gone >= _MANY_GONE or (now.gone and now.over_cap) or now.wasteful:
         return Chore.COLLECT
-    if (
-        now.loose_refs > _MANY_LOOSE_REFS
-        or now.packs - now.done_packs > _MANY_PACKS
-        or now.loose_object_folders > _MANY_LOOSE_OBJECT_FOLDERS
-    ):
+    if now.packs - now.done_packs > _MANY_PACKS:
+        return Chore.MERGE
+    if now.loose_refs > _MANY_LOOSE_REFS or now.loose_object_folders > _MANY_LOOSE_OBJECT_FOLDERS:
         return Chore.TIDY
     return Chore.CHECK if now.check_due else None
 
 
 class Housekeeper:
-    """Looks after one store in its idle time, a moment at a time."""
+    """Looks after one store in its idle time, a moment at a time; and a little beside saves, where those never rest."""
 
     def __init__(self, repository: Repository, thinner: Thinner) -> None:
         self._repo = repository
         self._thinner = thinner
-        self._under_way: Generator[None, None, None] | None = None
+        self._under_way: Pieces[None] | None = None
+        self._beside_saves: Pieces[None] | None = None
+        self._pieces_a_save = 0
+        self._unmergeable: set[bytes] = set()
+        self._known_packs: dict[bytes, Plain] = {}
         self._done_packs = 0
         self._left_gone = 0
         self._has_collected = False
         self._thinned_at = _last_thinning(repository)
 
-    def tend(self) -> bool:
+    def tend(self, is_wanted: Callable[[], bool] = lambda: False) -> bool:
         """Do a little, if there is something to do; tell whether there is more. Raises nothing that is no bug.
 
-        It begins with nothing while somebody has asked for a collection.
+        It ends early, after any piece, once it ``is_wanted`` for something else. It begins with nothing while somebody
+        has asked for a collection.
         """
+        end = time.monotonic() + _STEP_S
+        if self._beside_saves is not None:
+            self._go_on_beside(lambda: is_wanted() or time.monotonic() > end)
+            return True
         try:
             if self._under_way is None:
                 chore = None if self._repo.collecting else next_chore(self._look())
                 if chore is None:
                     return False
                 self._under_way = self._do(chore)
-            end = time.monotonic() + _STEP_S
-            for _ in self._under_way:
-                if time.monotonic() > end:
+            for waits in self._under_way:
+                if waits or is_wanted() or time.monotonic() > end:
                     return True
         except DomainError as error:
             # Another time: by then there may be space, or whoever asked for a collection is served.
@@ -121,30 +135,89 @@ class Housekeeper:
         self._under_way = None
         return True
 
+    def saved(self) -> None:
+        """Merge a little of what the last saves have left, so that there are few packs although nobody ever rests.
+
+        Sixteen packs are one again before sixteen others have come, and no save waits for more than a part of that, nor
+        for the disk.
+        """
+        if self._beside_saves is None:
+            if self._repo.collecting:
+                return
+            sizes = self._repo.objects.pack_sizes
+            chosen = alike({stem: size for stem, size in sizes.items() if stem not in self._unmergeable})
+            if not chosen:
+                return
+            self._unmergeable = {stem for stem in self._unmergeable if stem in sizes}
+            # Each object is looked at once, and copied once.
+            objects, size = self._repo.objects.objects_in(chosen), sum(sizes[stem] for stem in chosen)
+            self._pieces_a_save = 1 + 2 * max(objects // PIECE_OBJECTS, size // PIECE_BYTES) // _SAVES_A_MERGE
+            self._beside_saves = self._merge_alike(chosen)
+        done = count()
+        self._go_on_beside(lambda: next(done) >= self._pieces_a_save - 1)
+
+    def _go_on_beside(self, is_enough: Callable[[], bool]) -> None:
+        if self._beside_saves is None:
+            return
+        try:
+            for waits in self._beside_saves:
+                if waits or is_enough():
+                    return
+        except DomainError as error:
+            _logger.info("packs could not be merged: %s", error)
+        self._beside_saves = None
+
+    def _merge_alike(self, stems: list[bytes]) -> Pieces[None]:
+        repo = self._repo
+        kept = {stem for stem in stems if os.path.exists(stem + b".keep")}
+        # Unless it comes to a good end: until they are merged in idle time, if they can be.
+        self._unmergeable.update(stems)
+        if len(kept) < len(stems):
+            left = yield from merging(repo.objects, [stem for stem in stems if stem not in kept], repo.repacking)
+            self._unmergeable = (self._unmergeable - set(stems)) | kept | set(left)
+
     def stop(self) -> None:
         """End what is under way; nothing is lost by it."""
-        if self._under_way is not None:
-            self._under_way.close()
-            self._under_way = None
+        for pieces in (self._under_way, self._beside_saves):
+            if pieces is not None:
+                pieces.close()
+        self._under_way = self._beside_saves = None
 
-    def _do(self, chore: Chore) -> Generator[None, None, None]:
+    def _do(self, chore: Chore) -> Pieces[None]:
         if chore is Chore.THIN:
             yield from self._thin()
         elif chore is Chore.REMEMBER:
-            yield from self._repo.writing_model()
+            yield from _each(self._repo.writing_model())
         elif chore is Chore.RELEASE:
             self._repo.is_strewn = False
             self._repo.objects.rest()
             give_back()
         elif chore is Chore.CHECK:
-            yield from self._repo.watched.check()
+            yield from _each(self._repo.watched.check())
+        elif chore is Chore.MERGE:
+            yield from self._merge()
         else:
-            yield from self._collect(Extent(keep_all=chore is Chore.TIDY, keep_model=True))
+            tidy = chore is Chore.TIDY
+            yield from self._collect(Extent(keep_all=tidy, keep_model=True, leave_packs=tidy))
 
-    def _thin(self) -> Generator[None, None, None]:
+    def _merge(self) -> Pieces[None]:
+        repo = self._repo
+        try:
+            sizes = pack_sizes(repo.objects.pack_dir)
+            chosen = small_beside_others(sizes)
+            if sum(sizes[stem] for stem in chosen) + _LAST_ROOM_BYTES < free_bytes(repo.objects):
+                yield from merging(repo.objects, chosen, repo.repacking)
+            failure = yield from making_deltas(repo.objects, self._known_packs, repo.repacking)
+            if failure is not None:
+                _logger.info("%s", failure)
+        finally:
+            # Also where it came to nothing: what cannot be merged now cannot be merged at the next look.
+            self._done_packs = repo.objects.pack_count
+
+    def _thin(self) -> Pieces[None]:
         # Also where it comes to nothing: what is damaged now is damaged at the next look.
         self._thinned_at = self._repo.next_seq
-        yield from self._thinner.warm()
+        yield from _each(self._thinner.warm())
         if self._repo.cap.is_over():
             self._repo.cap.looking()
             self._thinner.thin(self._own_request(), Asker.of_the_daemon())
@@ -159,17 +232,17 @@ class Housekeeper:
             token=os.urandom(16).hex(),
         )
 
-    def _collect(self, extent: Extent) -> Generator[None, None, None]:
+    def _collect(self, extent: Extent) -> Pieces[None]:
         collection = Collection(self._repo, extent)
         try:
-            while collection.step() is None:
-                yield
+            yield from collection.pieces()
         finally:
             collection.close()
             # Also where it came to nothing: what is damaged now is damaged at the next look.
             self._left_gone = self._repo.gone
             self._has_collected |= not extent.keep_all
-        self._done_packs = self._repo.objects.pack_count
+        if not extent.leave_packs:
+            self._done_packs = self._repo.objects.pack_count
 
     def _look(self) -> Situation:
         repo = self._repo
@@ -194,6 +267,11 @@ class Housekeeper:
             model_due=repo.is_model_due(),
             is_strewn=repo.is_strewn,
         )
+
+
+def _each(work: Iterable[None]) -> Pieces[None]:
+    for _ in work:
+        yield False
 
 
 def _last_thinning(repo: Repository) -> int:

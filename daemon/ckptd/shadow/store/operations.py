@@ -1,5 +1,7 @@
 """The operations of one worktree, as the core calls them."""
 
+from collections.abc import Callable
+
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import CheckpointRecord, Worktree
 from ckptd.autosave import Autosave
@@ -44,11 +46,16 @@ class StoreWriter:
 
     def save(self, params: checkpoint.SaveParams, caller: AskerLike) -> checkpoint.SaveResult:
         """Make a checkpoint of the worktree as it is."""
-        return self._saver.save(params, Asker(caller))
+        return self._saved(self._saver.save(params, Asker(caller)))
 
     def autosave(self, params: checkpoint.SaveParams, caller: AskerLike) -> checkpoint.SaveResult:
         """Make a checkpoint that nobody asked for, unless what is there looks like an accident."""
-        return self._saver.autosave(params, Asker(caller))
+        return self._saved(self._saver.autosave(params, Asker(caller)))
+
+    def _saved(self, result: checkpoint.SaveResult) -> checkpoint.SaveResult:
+        if result.created:
+            self._housekeeper.saved()
+        return result
 
     def set_autosave(self, on: bool) -> Autosave:
         """Remember whether to save without being asked, and what was agreed to by that; give the options."""
@@ -102,9 +109,9 @@ class StoreWriter:
         """Remove the checkpoints that go by rule."""
         return self._thinner.thin(params, Asker(caller))
 
-    def tend(self) -> bool:
+    def tend(self, is_wanted: Callable[[], bool] = lambda: False) -> bool:
         """Do a little of what keeps the store small and quick; tell whether there is more."""
-        return self._housekeeper.tend()
+        return self._housekeeper.tend(is_wanted)
 
     def diff(self, params: checkpoint.DiffParams, caller: AskerLike) -> checkpoint.DiffResult:
         """Give a piece of a patch."""

@@ -16,9 +16,8 @@ from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.errors import DomainError, from_os_error
 from ckptd.regular import read_regular
 from ckptd.shadow.ignore.chain import IgnoreChain
-from ckptd.shadow.objects.durable import read_derived, replace_file
+from ckptd.shadow.objects.durable import read_derived, replacing_derived
 from ckptd.shadow.objects.failpoint import reach
-from ckptd.shadow.objects.merge import merge_packs
 from ckptd.shadow.objects.pack import ObjectSink, PackWriter
 from ckptd.shadow.objects.refs import Refs, StagedCheckpoint
 from ckptd.shadow.objects.store import ObjectStore
@@ -60,11 +59,6 @@ _logger = logging.getLogger(__name__)
 _MODEL_EVERY_S: Final = 30.0
 _LARGE_FILES: Final = 5_000
 _MAX_EXCLUDES_BYTES: Final = 16 * 1024 * 1024
-
-# A look-up costs the number of packs; merging so many small ones takes some ten milliseconds.
-_MANY_PACKS: Final = 50
-_FEW_PACKS: Final = 25
-_SMALL_PACK_BYTES: Final = 1024 * 1024
 
 # A save of gigabytes does not take the last of a disk that others work on.
 _LAST_ROOM_BYTES: Final = 64 * 1024 * 1024
@@ -134,7 +128,7 @@ class Repository:
             self.clear_up()
             self._settle_head()
             reach("settled")
-            self._cut_log()
+            self.cut_log()
         except BaseException:
             self._let_go()
             raise
@@ -455,22 +449,28 @@ class Repository:
             self.model = without_lost(self.model, self.objects.known())
             self._unwritten = True
 
-    def keep_house(self) -> None:
-        """Merge the packs of many saves into one and cut a log that has grown; what the disk refuses is tried again."""
-        self._cut_log()
-        if self.collecting or self.objects.pack_count < _MANY_PACKS:
-            return
+    @contextlib.contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Let what is removed in here leave the model, also where it comes to a bad end."""
         try:
-            # A save waits for this, so what is large is left to the time when nobody does.
-            merge_packs(self.objects.pack_dir, at_least=_FEW_PACKS, largest_bytes=_SMALL_PACK_BYTES)
-        except DomainError:
-            return
-        # The same objects lie in other packs now: the model still stands on firm ground. Of one on disk it is not known
-        # at once, but each of its objects is looked for then.
-        self._fingerprint = self.objects.fingerprint()
-        self._unwritten = True
+            yield
+        finally:
+            self.forget_lost()
 
-    def _cut_log(self) -> None:
+    @contextlib.contextmanager
+    def repacking(self) -> Iterator[None]:
+        """Let what is done to packs in here, which takes no object away, leave the model on firm ground.
+
+        Of a model on disk that is not known at once, but each of its objects is looked for then.
+        """
+        firm = self.objects.fingerprint() == self._fingerprint
+        yield
+        if firm:
+            self._fingerprint = self.objects.fingerprint()
+            self._unwritten = True
+
+    def cut_log(self) -> None:
+        """Cut a log that has grown; what the disk refuses is tried again."""
         log, bounds = self.log, self.settings.log_bounds
         is_small = len(log.intents) <= bounds.most and log.size_bytes <= bounds.most_bytes
         if is_small or log.size_bytes <= self._uncut_bytes * 2:
@@ -515,14 +515,10 @@ class Repository:
         # Should it change meanwhile, what is written is still what it was.
         root, fingerprint = self.model, self._fingerprint
         written = Written(boot_id(), int(self.clock() * 1_000_000_000))
-        pieces = []
-        for piece in pack_model(root, fingerprint, written):
-            pieces.append(piece)
-            yield
         # Also where the disk refuses it: another time.
         self._written_s = self.clock()
         try:
-            replace_file(self._model_path, b"".join(pieces), durable=False)
+            yield from replacing_derived(self._model_path, pack_model(root, fingerprint, written))
         except DomainError:
             return
         reach("model-written")

@@ -175,7 +175,7 @@ class Saver:
         repo.set_head(draft.id)
         repo.settled.forget()
         repo.adopt(scan.root)
-        repo.keep_house()
+        repo.cut_log()
         return result
 
     def _unchanged(
