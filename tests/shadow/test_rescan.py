@@ -310,6 +310,16 @@ def test_it_opens_only_what_it_is_told(place):
     assert found.root.files_below == 101
 
 
+def test_the_directories_that_were_listed_are_told_where_that_is_not_all_of_them(place):
+    plant(place, [b"a/x", b"b/x"])
+    place.check()
+    assert (place.result.partial, place.result.entered) == (False, ())
+    plant(place, [b"a/new/far/x"])
+    place.touch(b"a/new")
+    found = place.scanner.rescan(place.result, look_at(place.touched), HashOnly())
+    assert (found.partial, found.entered) == (True, (b"a/new", b"a/new/far"))
+
+
 def test_a_mount_or_another_root_means_everything(place):
     plant(place, [b"a/x"])
     place.check()

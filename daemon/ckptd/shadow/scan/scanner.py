@@ -250,6 +250,7 @@ class Scanner:
         problems = self._basis_maker.take_problems()
         listed = {item.path for item in walk.skipped}
         problems += [f"cannot read the ignore rules in {to_text(path)}" for path in unknown if path not in listed]
+        partial = before is not None and not whole
         return ScanResult(
             root,
             sorted(walk.skipped),
@@ -263,8 +264,9 @@ class Scanner:
             walk.mounts,
             place,
             tuple(repositories),
-            partial=before is not None and not whole,
-            entered=tuple(walk.entered),
+            partial=partial,
+            # As many paths as there are directories, for as long as the result counts: a look at everything needs none.
+            entered=tuple(walk.entered) if partial else (),
         )
 
     def _open_root(self) -> tuple[int, os.stat_result]:
