@@ -9,6 +9,7 @@ import pytest
 from ckpt_protocol.checkpoint import Expected
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.packindex import PackIndex
 from support.plainworld import look
 from support.restores import Copy, content, kept, left_out, names, refused, stats, untouched
 from support.tiny_disk import tiny_disk
@@ -675,6 +676,41 @@ def test_what_a_damaged_store_no_longer_holds_is_stored_anew_before_it_is_overwr
     assert desk.cat(result.safety, b"a") == data
     desk.undo()
     assert content(desk, b"a") == data
+
+
+def test_a_directory_that_a_damaged_store_no_longer_holds_is_stored_anew_before_it_is_changed(desk):
+    """As above, of a directory in which nothing has changed, beside one that has been written this very moment."""
+    desk.damaged = True
+    desk.write(b"d/a", b"first")
+    desk.write(b"e/a", b"first")
+    first = desk.save().id
+    names = [b"%s" % os.urandom(40).hex().encode() for _ in range(200)]
+    for name in names:
+        desk.write(b"d/" + name, name)
+    desk.settle()
+    second = desk.save().id
+    tree = bytes.fromhex(desk.git("rev-parse", f"{second}:d").decode())
+    desk.write(b"e/a", b"third")
+    damage(desk, tree)
+    desk.reopen()
+    result = desk.reset(first)
+    assert sorted(os.listdir(desk.path(b"d"))) == [b"a"]
+    assert desk.cat(result.safety, b"e/a") == b"third"
+    assert {desk.cat(result.safety, b"d/" + name) for name in names} == set(names)
+    desk.undo()
+    assert sorted(os.listdir(desk.path(b"d"))) == sorted([b"a", *names])
+
+
+def damage(desk, oid: bytes) -> None:
+    """Overwrite the middle of an object in its pack."""
+    for path in objects_of(desk):
+        offset = PackIndex(path).find(oid) if path.endswith(b".idx") else None
+        if offset is not None:
+            pack = path[:-4] + b".pack"
+            os.chmod(pack, 0o600)
+            with open(pack, "r+b") as file:
+                file.seek(offset + 500)
+                file.write(b"\0" * 100)
 
 
 def test_a_missing_tree_stops_a_restore(desk):

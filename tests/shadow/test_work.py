@@ -155,6 +155,8 @@ def test_a_reset_reads_what_it_writes_once_and_what_it_has_saved_not_at_all(
     saved.reset("#1")
     blobs = {oid: count for oid, count in read.items() if len(oid) == 20}
     assert blobs == {hash_object(b"blob", b"content %d\n" % number): 1 for number in range(30)}
+    # Those of the checkpoint that is restored.
+    assert read[b"tree"] == len({folder for path in paths for folder in (b"", path[:1], path.rpartition(b"/")[0])})
 
 
 def test_a_reset_larger_than_what_is_held_reads_the_rest_again(saved: Desk, monkeypatch: pytest.MonkeyPatch):

@@ -33,23 +33,15 @@ from ckptd.shadow.store.passes import passes_of, planned
 from ckptd.shadow.store.place import is_missing, open_root, require_place, stays_at
 from ckptd.shadow.store.preparing import Prepared, RestoreRequest, prepare
 from ckptd.shadow.store.proving import DAMAGE, Proved
+from ckptd.shadow.store.readback import NotHeldError, read_back
 from ckptd.shadow.store.repository import Draft, Repository
-from ckptd.shadow.trees.compare import same_state
 from ckptd.shadow.trees.graft import graft
 from ckptd.shadow.trees.step import Step
-from ckptd.shadow.trees.view import find_states
 
 __all__ = ["Carrier"]
 
 # Permission bits are recorded with each checkpoint; this is for one whose record is lost.
 _UMASK: Final = 0o022
-
-
-class _NotHeldError(DomainError):
-    """The safety checkpoint cannot be trusted to hold what is going to be overwritten."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__("store_damaged", f"the safety checkpoint cannot be read back, so nothing was changed: {why}")
 
 
 def _in_conflict(conflicts: list[Exclusion], blocked: Collection[Exclusion]) -> DomainError:
@@ -109,7 +101,7 @@ class Carrier:
             self._recreate()
         try:
             return self._attempt(request, asker)
-        except _NotHeldError:
+        except NotHeldError:
             # What could not be read back counts as missing now, so that another scan stores it anew.
             return self._attempt(request, asker)
 
@@ -162,7 +154,7 @@ class Carrier:
         asker.tell("safety", 0, len(steps))
         draft = self._make_safety(prepared, pack, asker)
         reach("safe")
-        self._read_back(draft.id, steps, fresh)
+        self._read_back(draft.id, prepared, fresh)
         earlier = self._earlier(prepared)
         asker.check(request.verb)
         require_place(self._repo, prepared.place)
@@ -256,24 +248,12 @@ class Carrier:
         repo.adopt(scan.root)
         return draft
 
-    def _read_back(self, safety: str, steps: list[Step], fresh: set[bytes]) -> None:
-        """Make sure that the safety checkpoint holds whatever is going to be overwritten or deleted.
-
-        What the scan took for known may rest on a pack that has gone bad since. ``fresh`` has just been written.
-        """
-        objects = self._repo.objects
+    def _read_back(self, safety: str, prepared: Prepared, fresh: set[bytes]) -> None:
         try:
             root = self._repo.lookup.open(safety).root
-            going = [(path, before) for path, before, _ in steps if before is not None]
-            for (path, before), held in zip(going, find_states(root, [path for path, _ in going]), strict=True):
-                if not same_state(before, held):
-                    raise _NotHeldError(f"{to_text(path)} is not in the safety checkpoint")
-                if not before.is_dir and before.oid not in fresh:
-                    objects.check(before.oid)
-        except _NotHeldError:
-            raise
         except DomainError as error:
-            raise _NotHeldError(error.message) from error
+            raise NotHeldError(error.message) from error
+        read_back(self._repo.objects, root, prepared.scan.root, fresh, prepared.plan.steps)
 
     def _begin(self, intent: Intent, draft: Draft, begun: Intent | None) -> None:
         """Make it durable what is about to be written, and the safety checkpoint; else nothing of either holds."""
