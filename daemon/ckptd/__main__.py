@@ -33,7 +33,7 @@ EXIT_DAEMON: Final = 60
 EXIT_BUG: Final = 70
 
 _SWITCH_INTERVAL_S: Final = 0.0005
-_GC_THRESHOLDS: Final = (50_000, 20, 50)
+_GC_THRESHOLDS: Final = (20_000, 5, 500)
 _PATIENCE_S: Final = 60.0
 _NOT_OURS: Final = ("GIT_", "PYTHONWARNINGS")
 """Variables about other programs, which the processes of the daemon do not inherit either."""
@@ -237,7 +237,8 @@ def _prepare_process(environ: MutableMapping[str, str]) -> None:
         del environ[name]
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # A scan makes a hundred thousand short-lived objects and no cycle: looking for some among the models of large
-    # trees, with the interpreter locked, took a third of its time.
+    # trees, with the interpreter locked, took a third of its time. Seldom, and never at many at once: a look at a
+    # million holds everybody up for a quarter of a second.
     gc.set_threshold(*_GC_THRESHOLDS)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

@@ -197,9 +197,7 @@ async def list_checkpoints(daemon_: Daemon, asked: Asked, params: checkpoint.Lis
 
 async def show(daemon_: Daemon, asked: Asked, params: checkpoint.ShowParams) -> checkpoint.ShowResult:
     """Give a checkpoint and what it changed."""
-    return await daemon_.manager.read(
-        _directory(params), params.worktree, lambda reader: reader.show(params), asked.caller
-    )
+    return await _in_steps(daemon_, asked, params, lambda reader: reader.show(params, asked.caller))
 
 
 async def cat(daemon_: Daemon, asked: Asked, params: checkpoint.CatParams) -> checkpoint.CatResult:

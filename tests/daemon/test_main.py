@@ -224,6 +224,34 @@ def test_all_its_threads_share_one_heap(house) -> None:
     assert heaps(process.pid) == 0
 
 
+_COLLECTING = """
+import gc, os
+from ckptd.__main__ import _prepare_process
+_prepare_process(dict(os.environ))
+most = [0, 0]
+def before(phase, told):
+    number = told["generation"]
+    if phase == "start" and number < 2:
+        looked_at = sum(len(gc.get_objects(generation=each)) for each in range(number + 1))
+        most[number] = max(most[number], looked_at)
+gc.callbacks.append(before)
+kept = [[each] for each in range(1_500_000)]
+print(*most)
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="there, a collection looks at a part of all objects")
+def test_no_collection_of_young_objects_looks_at_many_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", _COLLECTING], env=_with_path(), capture_output=True, check=True)
+    youngest, young = map(int, done.stdout.split())
+    assert 0 < youngest < 30_000
+    assert 0 < young < 150_000
+
+
+def _with_path() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
 def test_a_second_daemon_sends_to_the_owner_of_the_data(house) -> None:
     house.start()
     other = house.place / "other" / "d.sock"

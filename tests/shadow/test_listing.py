@@ -9,7 +9,7 @@ from ckpt_protocol.store import GcParams
 from ckpt_protocol.structs import to_wire
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
-from ckptd.shadow.store import listing
+from ckptd.shadow.store import listing, stepping
 from ckptd.shadow.store.reader import StoreReader
 from ckptd.shadow.trees import way
 from support.worktrees import Desk, to_the_end
@@ -55,7 +55,7 @@ def seqs(result: wire.ListResult) -> list[int]:
 @pytest.fixture
 def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step looks at one checkpoint."""
-    monkeypatch.setattr(listing, "_STEP_S", -1.0)
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
 
 
 def test_no_tree_is_read_twice_although_it_comes_again_and_again(long: Desk, monkeypatch):

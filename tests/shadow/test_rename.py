@@ -27,7 +27,7 @@ def found(old: Files, new: Files, *, limit: int = 1000, similarity: float = 0.5)
 
 
 def unreadable(seed: int) -> Side:
-    def load() -> bytes:
+    def load(_oid: bytes) -> bytes:
         raise AssertionError("must not be read")
 
     return Side(REGULAR, bytes([seed]) * 20, load)
@@ -103,8 +103,8 @@ def test_reading_ends_when_enough_was_read() -> None:
     count = rename.MAX_TOTAL_BYTES // size
     read: list[int] = []
 
-    def reader(number: int) -> Callable[[], bytes]:
-        def load() -> bytes:
+    def reader(number: int) -> Callable[[bytes], bytes]:
+        def load(_oid: bytes) -> bytes:
             read.append(number)
             return bytes(size)
 

@@ -38,7 +38,7 @@ SIDES = {
     "checkpoint.search": "search",
 }
 
-IN_STEPS = ("checkpoint.export", "checkpoint.list", "checkpoint.search", "store.gc", "store.verify")
+IN_STEPS = ("checkpoint.export", "checkpoint.list", "checkpoint.search", "checkpoint.show", "store.gc", "store.verify")
 
 
 class Run:

@@ -15,7 +15,7 @@ Files = dict[bytes, tuple[int, bytes]]
 
 
 def side(mode: int, data: bytes) -> Side:
-    return Side(mode, hash_object(b"blob", data), lambda: data)
+    return Side(mode, hash_object(b"blob", data), lambda _oid: data)
 
 
 def pairs_of(old: Files, new: Files) -> list[Pair]:

@@ -496,7 +496,7 @@ class Desk:
         return to_the_end(self.reader.list(wire.ListParams(**self.common(), **fields), Caller("test")))
 
     def show(self, id: str) -> wire.ShowResult:
-        return self.reader.show(wire.ShowParams(**self.common(), id=id))
+        return to_the_end(self.reader.show(wire.ShowParams(**self.common(), id=id), Caller("test")))
 
     def cat(self, id: str, path: bytes, **fields) -> bytes:
         return base64.b64decode(

@@ -19,6 +19,7 @@ __all__ = [
     "OpenedStore",
     "Reader",
     "Searching",
+    "Showing",
     "Verification",
     "WatchPlan",
     "Watches",
@@ -180,6 +181,18 @@ class Listing(Protocol):
         ...
 
 
+class Showing(Protocol):
+    """A checkpoint that is looked at. It goes on in steps, so that other reads come in between."""
+
+    def step(self) -> checkpoint.ShowResult | None:
+        """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all files; may be called again."""
+        ...
+
+
 class Reader(Protocol):
     """The operations that only read the store. They run beside a Writer, on another thread, one at a time."""
 
@@ -191,8 +204,8 @@ class Reader(Protocol):
         """Begin to list checkpoints, newest first."""
         ...
 
-    def show(self, params: checkpoint.ShowParams) -> checkpoint.ShowResult:
-        """Give a checkpoint and what it changed."""
+    def show(self, params: checkpoint.ShowParams, caller: Caller) -> "Showing":
+        """Begin to find out what a checkpoint changed."""
         ...
 
     def search(self, params: checkpoint.SearchParams, caller: Caller) -> Searching:

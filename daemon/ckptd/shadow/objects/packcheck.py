@@ -4,7 +4,7 @@ import hashlib
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from ckptd.errors import DomainError, from_os_error
@@ -137,12 +137,22 @@ class PackChecks:
             self.close()
 
     def _check_open(self, pack: PackFile) -> Iterator[None]:
-        entries = pack.entries()
-        yield
-        if not self._read_data:
-            return
         bad = 0
-        for entry in entries:
+        for part in pack.parts():
+            yield
+            if self._read_data:
+                bad += yield from self._check_data(pack, part)
+        if bad:
+            of_all = f"{bad} of its {pack.index.count} objects are damaged"
+            self.flaws.append((_PACKS + os.path.basename(pack.path), of_all))
+        elif self._read_data:
+            for _ in pack.checksum():
+                yield
+
+    def _check_data(self, pack: PackFile, part: list[Entry]) -> Generator[None, None, int]:
+        """Read objects; give how many of them are bad."""
+        bad = 0
+        for entry in part:
             if not self._is_sound(pack, entry):
                 # Also what no walk will come to: it may lie below a lost tree, and be taken for known by a save.
                 self._objects.distrust(entry.oid)
@@ -150,13 +160,7 @@ class PackChecks:
                 bad += 1
             self.bytes += entry.end - entry.start
             yield
-        if bad:
-            self.flaws.append(
-                (_PACKS + os.path.basename(pack.path), f"{bad} of its {len(entries)} objects are damaged")
-            )
-            return
-        for _ in pack.checksum():
-            yield
+        return bad
 
     def _is_sound(self, pack: PackFile, entry: Entry) -> bool:
         try:

@@ -181,6 +181,10 @@ class ObjectStore:
             return self._others.read(oid, kind)
         return self.read_own(oid, kind)
 
+    def read_blob(self, oid: bytes) -> bytes:
+        """Give the content of a blob, as read()."""
+        return self.read(oid, b"blob")
+
     def read_own(self, oid: bytes, kind: bytes) -> bytes:
         """Give the content of an object of the store itself.
 

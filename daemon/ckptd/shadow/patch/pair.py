@@ -12,8 +12,9 @@ HUGE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Side(NamedTuple):
-    """One side of a comparison: a mode of git's, a 20-byte id, and the way to get the bytes.
+    """One side of a comparison: a mode of git's, a 20-byte id, and the way from an id to the bytes.
 
+    There are hundreds of thousands in a large comparison, and all of them have the same ``load`` and ``measure``.
     ``load`` must give the bytes that ``oid`` names (git verifies the ids of a binary patch when it applies one);
     what it raises goes through to whoever asked for the patch. It is not called for directories, nor where ``measure``
     gives more than HUGE_BYTES; without ``measure`` whatever there is gets loaded.
@@ -21,12 +22,16 @@ class Side(NamedTuple):
 
     mode: int
     oid: bytes
-    load: Callable[[], bytes]
-    measure: Callable[[], int] | None = None
+    load: Callable[[bytes], bytes]
+    measure: Callable[[bytes], int] | None = None
+
+    def content(self) -> bytes:
+        """Give the bytes."""
+        return self.load(self.oid)
 
     def size(self) -> int:
         """Give the size in bytes."""
-        return self.measure() if self.measure is not None else len(self.load())
+        return self.measure(self.oid) if self.measure is not None else len(self.content())
 
 
 class Pair(NamedTuple):
@@ -47,7 +52,7 @@ def is_huge(side: Side | None) -> bool:
     """Tell whether a side is too large to be loaded."""
     if side is None or side.mode == DIRECTORY or side.measure is None:
         return False
-    return side.measure() > HUGE_BYTES
+    return side.measure(side.oid) > HUGE_BYTES
 
 
 def without_directories(pair: Pair) -> Pair:

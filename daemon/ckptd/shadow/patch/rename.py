@@ -175,7 +175,7 @@ class _Prints:
     def _make(self, side: Side) -> Fingerprint | None:
         if self._bytes_left <= 0 or is_huge(side):
             return None
-        data = side.load()
+        data = side.content()
         if len(data) > MAX_FILE_BYTES:
             return None
         self._bytes_left -= len(data)

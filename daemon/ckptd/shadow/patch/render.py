@@ -42,8 +42,8 @@ def _render(pair: Pair, context_lines: int) -> Iterator[bytes]:
     if differs and (is_huge(old) or is_huge(new)):
         yield _without_content(pair)
         return
-    before = old.load() if old and differs else b""
-    after = new.load() if new and differs else b""
+    before = old.content() if old and differs else b""
+    after = new.content() if new and differs else b""
     header = [*_mode_lines(pair), *_rename_lines(pair, before, after)]
     if differs:
         header.append(_index_line(old, new))

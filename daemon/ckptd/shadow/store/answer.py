@@ -12,9 +12,9 @@ from ckptd.errors import spelled
 from ckptd.shadow.restore.plan import Plan
 from ckptd.shadow.restore.writer import Outcome
 from ckptd.shadow.scan.exclusion import Exclusion
+from ckptd.shadow.store.changes import to_left_out
 from ckptd.shadow.store.passes import was_edited
 from ckptd.shadow.store.preparing import Prepared
-from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.trees.step import Step
 
 __all__ = ["answer_done", "answer_head_moved", "answer_planned", "implied_directories"]

@@ -2,13 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ckptd.errors import DomainError
 
 __all__ = ["Asker", "AskerLike"]
+
+T = TypeVar("T")
 
 
 class AskerLike(Protocol):
@@ -62,6 +64,12 @@ class Asker:
         """Raise DomainError ``cancelled`` where it was called off."""
         if self.is_cancelled():
             raise DomainError("cancelled", f"the {doing} was cancelled; nothing was changed")
+
+    def heeding(self, items: Iterable[T], doing: str) -> Iterator[T]:
+        """Give the same, as long as it was not called off; raises as check()."""
+        for item in items:
+            self.check(doing)
+            yield item
 
     def tell(self, phase: str, done: int = 0, total: int = 0, done_bytes: int = 0) -> None:
         """Tell how far a phase is; 0 as total: it is not known."""

@@ -2,8 +2,8 @@
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from ckpt_protocol.checkpoint import WORKTREE, DiffParams, DiffResult
@@ -11,6 +11,7 @@ from ckpt_protocol.structs import Chunk, from_wire
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, spelled
 from ckptd.shadow.objects.spool import Spool, SpoolSink
+from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.patch.hunks import LARGE_BYTES
 from ckptd.shadow.patch.pair import HUGE_BYTES
 from ckptd.shadow.patch.rename import find_renames
@@ -75,10 +76,14 @@ class Differ:
         try:
             other = end if end is not None else self._worktree(fresh, asker)
             paths = [from_wire(path) for path in params.paths]
-            deltas = [delta for delta in visible(list(compare(start, other))) if _wanted(delta, paths)]
+            differing = list(asker.heeding(compare(start, other), "diff"))
+            deltas = [delta for delta in visible(differing) if _wanted(delta, paths)]
+            del differing
+            notes = list(islice(_unshown(deltas, params.format), _MAX_NOTES))
             pairs = self._pairs(deltas, fresh)
-            large = _notes(pairs) if params.format == "patch" else ()
-            notes = list(islice(chain(_unshown(deltas, params.format), large), _MAX_NOTES))
+            del deltas
+            if params.format == "patch":
+                notes += islice(_notes(pairs), _MAX_NOTES - len(notes))
             for piece in self._render(params, pairs):
                 if asker.is_cancelled():
                     raise DomainError("cancelled", "the diff was cancelled")
@@ -103,25 +108,28 @@ class Differ:
         return render_patch(pairs, params.context_lines)
 
     def _pairs(self, deltas: list[Delta], fresh: SpoolSink) -> list[Pair]:
-        pairs = [Pair(delta.path, self._side(delta.old, fresh), self._side(delta.new, fresh)) for delta in deltas]
+        content = _Content(self._repo.objects, fresh)
+        pairs = [Pair(delta.path, content.side(delta.old), content.side(delta.new)) for delta in deltas]
         return find_renames([pair for pair in pairs if _differs(pair)])
 
-    def _side(self, state: State | None, fresh: SpoolSink) -> Side | None:
-        if state is None:
-            return None
-        return Side(state.mode, state.oid, self._loader(state.oid, fresh), self._measure(state.oid, fresh))
 
-    def _loader(self, oid: bytes, fresh: SpoolSink) -> Callable[[], bytes]:
-        def load() -> bytes:
-            return fresh.load(oid) if oid in fresh else self._repo.objects.read(oid, b"blob")
+class _Content:
+    """What is compared: in the store, or read of the worktree just now."""
 
-        return load
+    def __init__(self, objects: ObjectStore, fresh: SpoolSink) -> None:
+        self._objects = objects
+        self._fresh = fresh
+        # Made once: each time it is named, a method is an object of its own.
+        self._ways: Final = (self._load, self._measure)
 
-    def _measure(self, oid: bytes, fresh: SpoolSink) -> Callable[[], int]:
-        def measure() -> int:
-            return fresh.size(oid) if oid in fresh else self._repo.objects.size(oid)
+    def side(self, state: State | None) -> Side | None:
+        return None if state is None else Side(state.mode, state.oid, *self._ways)
 
-        return measure
+    def _load(self, oid: bytes) -> bytes:
+        return self._fresh.load(oid) if oid in self._fresh else self._objects.read_blob(oid)
+
+    def _measure(self, oid: bytes) -> int:
+        return self._fresh.size(oid) if oid in self._fresh else self._objects.size(oid)
 
 
 def _differs(pair: Pair) -> bool:

@@ -1,6 +1,5 @@
 """One page of a list of checkpoints, newest first, made in small steps beside everything else."""
 
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,11 +10,10 @@ from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import Checkpoint
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.stepping import go_on
 from ckptd.shadow.store.trail import Trail
 
 __all__ = ["Listing"]
-
-_STEP_S: Final = 0.05
 
 
 class Listing:
@@ -40,13 +38,9 @@ class Listing:
 
     def step(self) -> ListResult | None:
         """Go on for a moment; give the result once it is there. Raises DomainError ``cancelled``."""
-        end = time.monotonic() + _STEP_S
-        for _ in self._run:
-            if self._asker.is_cancelled():
-                raise DomainError("cancelled", "the list was called off")
-            if time.monotonic() > end:
-                self._asker.tell("list", *self._at)
-                return None
+        if not go_on(self._run, self._asker, "list"):
+            self._asker.tell("list", *self._at)
+            return None
         return ListResult(
             checkpoints=self._found,
             head=self._lookup.known_head(),

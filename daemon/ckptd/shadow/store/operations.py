@@ -8,12 +8,12 @@ from ckptd.autosave import Autosave
 from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.scan.watchplan import ModelWatchPlan
 from ckptd.shadow.store.asker import Asker, AskerLike
+from ckptd.shadow.store.changes import to_changes, to_left_out
 from ckptd.shadow.store.collecting import Collection, Extent
 from ckptd.shadow.store.diffing import Differ
 from ckptd.shadow.store.dropping import Dropper
 from ckptd.shadow.store.housekeeping import Housekeeper
 from ckptd.shadow.store.identity import check_identity
-from ckptd.shadow.store.reader import to_changes, to_left_out
 from ckptd.shadow.store.recovery import interrupted
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.restoring import Restorer

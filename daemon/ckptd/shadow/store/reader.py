@@ -5,42 +5,25 @@ import base64
 
 from ckpt_protocol import checkpoint as wire
 from ckpt_protocol.store import VerifyParams
-from ckpt_protocol.structs import Change, Chunk, LeftOut, from_wire, to_wire
+from ckpt_protocol.structs import Chunk, from_wire
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore, Suspects
 from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.lookup import CheckpointIds, Lookup
-from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.catting import FileStream
 from ckptd.shadow.store.exporting import Exporting
 from ckptd.shadow.store.listing import Listing
 from ckptd.shadow.store.searching import Counts, Searching, needle_of
+from ckptd.shadow.store.showing import Showing
 from ckptd.shadow.store.verifying import Verification
-from ckptd.shadow.trees.compare import Delta, change_kind, compare, visible
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import EXECUTABLE, LINK
 from ckptd.shadow.trees.view import find_state, not_in_checkpoint
 
-__all__ = ["StoreReader", "to_changes", "to_left_out"]
-
-
-def to_changes(deltas: list[Delta]) -> list[Change]:
-    """Give the wire form of what differs."""
-    return [
-        Change(path=to_wire(delta.path), change=change_kind(delta), dir=_only_dir(delta)) for delta in visible(deltas)
-    ]
-
-
-def to_left_out(items: list[Exclusion]) -> list[LeftOut]:
-    """Give the wire form of what was left out."""
-    return [item.left_out() for item in items]
-
-
-def _only_dir(delta: Delta) -> bool:
-    return all(state.is_dir for state in (delta.old, delta.new) if state is not None)
+__all__ = ["StoreReader"]
 
 
 class StoreReader:
@@ -71,20 +54,9 @@ class StoreReader:
         """Begin to list newest first."""
         return Listing(self._lookup, self._objects, params, Asker(caller))
 
-    def show(self, params: wire.ShowParams) -> wire.ShowResult:
-        """Give a checkpoint and what it changed."""
-        loaded = self._lookup.open(self._lookup.resolve(params.id))
-        base = self._lookup.before(loaded.checkpoint)
-        base_root = self._lookup.open(base).root if base is not None else None
-        tags = self._lookup.tags_by_id().get(loaded.checkpoint.id, [])
-        info = loaded.info
-        return wire.ShowResult(
-            checkpoint=loaded.checkpoint.record(tags),
-            base=base,
-            changes=to_changes(list(compare(base_root, loaded.root))),
-            skipped=to_left_out(info.skipped if info is not None else []),
-            excluded=to_left_out(info.excluded if info is not None else []),
-        )
+    def show(self, params: wire.ShowParams, caller: AskerLike) -> Showing:
+        """Begin to find out what a checkpoint changed."""
+        return Showing(self._lookup, params, Asker(caller))
 
     def cat(self, params: wire.CatParams) -> wire.CatResult:
         """Give a piece of a file; raises DomainError where the checkpoint has no file there."""

@@ -17,8 +17,8 @@ from ckptd.shadow.record.info import Info
 from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome, Verb
 from ckptd.shadow.restore.tidy import tidy
+from ckptd.shadow.store.changes import to_left_out
 from ckptd.shadow.store.passes import planned
-from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.trees.view import find_state
 
 __all__ = [

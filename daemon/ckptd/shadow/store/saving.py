@@ -19,9 +19,9 @@ from ckptd.shadow.record.oplog import Intent, Outcome
 from ckptd.shadow.scan.model import DirNode
 from ckptd.shadow.scan.scanner import ScanResult
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.changes import to_left_out
 from ckptd.shadow.store.conditions import Conditions, check_conditions
 from ckptd.shadow.store.counters import count_work
-from ckptd.shadow.store.reader import to_left_out
 from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.tagging import refuse_taken
 

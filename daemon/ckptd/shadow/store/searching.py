@@ -15,6 +15,7 @@ from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.patch.needle import Needle, Tally
 from ckptd.shadow.record.lookup import Lookup, Recent
 from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.stepping import go_on
 from ckptd.shadow.trees.compare import Delta, compare
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import LINK
@@ -22,7 +23,6 @@ from ckptd.shadow.trees.view import DirectoryView, find_state, find_view
 
 __all__ = ["Counts", "Searching", "needle_of"]
 
-_STEP_S: Final = 0.05
 _WITH_HITS_S: Final = 0.25
 """How long a result waits for more hits: whoever asked wants to see the first ones."""
 _WITHOUT_HITS_S: Final = 30.0
@@ -97,14 +97,11 @@ class Searching:
 
     def step(self) -> SearchResult | None:
         """Go on for a moment; give the result once it is there. Raises DomainError ``cancelled``."""
-        end = time.monotonic() + _STEP_S
         try:
-            for _ in self._run:
-                self._asker.tell("search", *self._at, self._bytes)
-                if self._asker.is_cancelled():
-                    raise DomainError("cancelled", "the search was called off")
-                if time.monotonic() > end:
-                    return None
+            is_done = go_on(self._run, self._asker, "search")
+            self._asker.tell("search", *self._at, self._bytes)
+            if not is_done:
+                return None
         except BaseException:
             self.close()
             raise

@@ -1,7 +1,6 @@
 """The history of paths: which checkpoints changed them, and under which names they were before."""
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Final
 
 from ckpt_protocol.structs import Renamed, to_wire
@@ -80,8 +79,7 @@ class Trail:
     def _side(self, state: State | None) -> Side | None:
         if state is None or state.is_dir:
             return None
-        load, measure = partial(self._objects.read, state.oid, b"blob"), partial(self._objects.size, state.oid)
-        return Side(state.mode, state.oid, load, measure)
+        return Side(state.mode, state.oid, self._objects.read_blob, self._objects.size)
 
 
 def _same_directory(before: DirectoryView, tree: bytes, deltas: list[Delta]) -> bytes | None:

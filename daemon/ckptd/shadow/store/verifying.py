@@ -4,7 +4,6 @@ What turns out bad counts as missing from then on (in memory), so that the next 
 """
 
 import os
-import time
 from collections.abc import Generator, Iterator
 from typing import Final
 
@@ -20,11 +19,10 @@ from ckptd.shadow.record.checkpoint import load_checkpoint
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.damage import LISTED_MOST, Damage
 from ckptd.shadow.store.recordcheck import check_records, check_refs
+from ckptd.shadow.store.stepping import go_on
 from ckptd.shadow.trees.tree import parse_tree
 
 __all__ = ["Verification"]
-
-_STEP_S: Final = 0.05
 
 
 class _StrictReach(Reach):
@@ -69,13 +67,9 @@ class Verification:
 
         Raises DomainError ``cancelled``, and where something cannot be read for a reason that is no damage.
         """
-        end = time.monotonic() + _STEP_S
         try:
-            for _ in self._run:
-                if self._asker.is_cancelled():
-                    raise DomainError("cancelled", "the verification was called off")
-                if time.monotonic() > end:
-                    return None
+            if not go_on(self._run, self._asker, "verification"):
+                return None
         except BaseException:
             self.close()
             raise
@@ -111,7 +105,11 @@ class Verification:
 
     def _walk(self) -> Iterator[None]:
         tell = self._asker.progress_of("history", self._objects.object_count)
-        for oid in [*self._refs.checkpoints().values(), *self._refs.everything().values()]:
+        named = [*self._refs.checkpoints().values()]
+        yield
+        named += self._refs.everything().values()
+        yield
+        for oid in named:
             raw = bytes.fromhex(oid.decode("ascii"))
             for seen in self._reach.walk([self._reach.root(raw)]):
                 tell(seen, self._packs.bytes)

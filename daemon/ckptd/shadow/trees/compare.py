@@ -1,13 +1,16 @@
 """What differs between two directories, each of a checkpoint or of the worktree."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ckpt_protocol.structs import ChangeKind
+from ckptd.shadow.objects.pieces import Pieces, drained
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.view import DirectoryView, Mark
 
-__all__ = ["Delta", "change_kind", "compare", "same_state", "visible"]
+__all__ = ["Delta", "change_kind", "compare", "picking_visible", "same_state", "visible"]
+
+_AT_ONCE: Final = 500
 
 
 class Delta(NamedTuple):
@@ -54,13 +57,25 @@ def visible(deltas: list[Delta]) -> list[Delta]:
 
     A directory whose files are all listed says nothing more.
     """
+    return drained(picking_visible(deltas))
+
+
+def picking_visible(deltas: list[Delta]) -> Pieces[list[Delta]]:
+    """Do the same in pieces."""
     full: set[bytes] = set()
-    for delta in deltas:
+    for number, delta in enumerate(deltas):
         folder = delta.path.rpartition(b"/")[0]
         while folder and folder not in full:
             full.add(folder)
             folder = folder.rpartition(b"/")[0]
-    return sorted(delta for delta in deltas if not _is_implied(delta, full))
+        if not number % _AT_ONCE:
+            yield False
+    found: list[Delta] = []
+    for at in range(0, len(deltas), _AT_ONCE):
+        found += [delta for delta in deltas[at : at + _AT_ONCE] if not _is_implied(delta, full)]
+        yield False
+    found.sort()
+    return found
 
 
 def change_kind(delta: Delta) -> ChangeKind:

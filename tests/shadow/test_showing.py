@@ -1,0 +1,97 @@
+"""Showing a checkpoint of many changes goes on in steps, and the patch between two holds no more than it needs."""
+
+import gc
+
+import pytest
+
+from ckpt_protocol import checkpoint as wire
+from ckptd.core.ports import Caller
+from ckptd.errors import DomainError
+from ckptd.shadow.patch import rename
+from ckptd.shadow.store import diffing, stepping
+from support.worktrees import Desk
+
+pytestmark = pytest.mark.core
+
+FILES = 1200
+
+
+@pytest.fixture
+def wide(desk: Desk) -> Desk:
+    """Two checkpoints, between which each of many files was changed."""
+    for text in (b"one\n", b"two\n"):
+        for number in range(FILES):
+            desk.write(b"d%d/f%d" % (number % 40, number), text)
+        desk.save(text.decode())
+    return desk
+
+
+def begin(desk: Desk, caller: Caller):
+    return desk.reader.show(wire.ShowParams(**desk.common(), id="HEAD"), caller)
+
+
+def test_it_gives_way_tells_how_far_it_is_and_comes_to_the_same(wide: Desk, monkeypatch):
+    whole = wide.show("HEAD")
+    assert len(whole.changes) == FILES
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
+    told: list[int] = []
+    run = begin(wide, Caller("test", progress=lambda _phase, done, _total, _bytes: told.append(done)))
+    steps = 0
+    while (result := run.step()) is None:
+        steps += 1
+        if steps % 500 == 0:
+            # Another read of the same store, by the same thread.
+            assert wide.head() == whole.checkpoint.id
+    assert result == whole
+    # A piece for each path that differs, and for each that is told.
+    assert steps > 2 * FILES
+    assert max(told) >= FILES
+
+
+def test_called_off_in_the_middle_it_ends(wide: Desk, monkeypatch):
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
+    caller = Caller("test")
+    run = begin(wide, caller)
+    for _ in range(100):
+        assert run.step() is None
+    caller.call_off()
+    with pytest.raises(DomainError, match="called off"):
+        run.step()
+    run.close()
+
+
+@pytest.mark.parametrize("form", ["patch", "stat", "name-status"])
+def test_a_diff_that_is_called_off_ends_between_two_files(wide: Desk, form, monkeypatch):
+    caller, loads = Caller("test"), []
+    load = diffing._Content._load
+
+    def counting(self, oid):
+        loads.append(oid)
+        if len(loads) == 10:
+            caller.call_off()
+        return load(self, oid)
+
+    monkeypatch.setattr(diffing._Content, "_load", counting)
+    if form == "name-status":
+        caller.call_off()
+    with pytest.raises(DomainError, match="cancel"):
+        wide.writer.diff(wire.DiffParams(**wide.common(), from_id="#1", to_id="#2", format=form), caller)
+    assert len(loads) <= 12
+
+
+def test_few_objects_are_made_for_each_path_of_a_diff(wide: Desk, monkeypatch):
+    """Of hundreds of thousands, a look at all of them by the garbage collector would hold everybody up."""
+    counts: list[int] = []
+    search = rename.find_renames
+
+    def counting(pairs):
+        gc.collect()
+        counts.append(len(gc.get_objects()))
+        return search(pairs)
+
+    monkeypatch.setattr(diffing, "find_renames", counting)
+    gc.collect()
+    before = len(gc.get_objects())
+    wide.diff(from_id="#1", to_id="#2")
+    # Two sides and the pair of them, what stands there on either side, and what the two trees hold.
+    assert (counts[0] - before) / FILES < 12
