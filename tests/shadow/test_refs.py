@@ -394,3 +394,20 @@ def test_thousands_go_by_one_new_file_and_without_a_look_at_each(bare: Bare, ids
     assert (steps["refs-packed"], steps["ref-deleted"], len(unlinked)) == (1, 2, 2)
     assert set(Refs(bare.folder).checkpoints()) == set(range(1, 10_001, 2))
     assert bare.git("for-each-ref", "--format=x", "refs/checkpoints", "refs/ckpt-info").count(b"x") == 10_000
+
+
+def test_what_is_dropped_while_refs_are_packed_stays_away(bare: Bare, ids: list[bytes]):
+    refs = Refs(bare.folder)
+    for seq in range(1, 251):
+        with open(os.path.join(bare.folder, ref(seq)), "wb") as file:
+            file.write(ids[0] + b"\n")
+    packing = refs.pack(1)
+    # They are read a hundred at a time, and others come in between.
+    assert [next(packing), next(packing)] == [0, 0]
+    refs.delete([7, 250])
+    with open(os.path.join(bare.folder, ref(251)), "wb") as file:
+        file.write(ids[1] + b"\n")
+    assert list(packing)[-1] == 248
+    assert sorted(Refs(bare.folder).checkpoints()) == [*range(1, 7), *range(8, 250), 251]
+    assert os.listdir(folder_of(bare)) == [seq_name(251)]
+    bare.verify()

@@ -70,8 +70,11 @@ def making_deltas(objects: ObjectStore, known: dict[bytes, Plain], around: Aroun
     chosen = yield from delta_candidates(objects.pack_dir, free_bytes(objects), known)
     if chosen is None:
         return None
-    run = DeltaRun(objects.git_dir, chosen)
+    runs: list[DeltaRun] = []
     try:
+        # To write down a hundred thousand ids, and to start a process, takes a moment.
+        yield from beside(lambda: runs.append(DeltaRun(objects.git_dir, chosen)))
+        (run,) = runs
         while not run.is_done():
             yield True
         made = yield from run.taking(objects.pack_dir, around)
@@ -79,7 +82,8 @@ def making_deltas(objects: ObjectStore, known: dict[bytes, Plain], around: Aroun
             return f"no deltas were made: {run.failure}"
         yield from replacing(objects, [stem for stem in chosen.stems if stem != made], around)
     finally:
-        run.close()
+        for run in runs:
+            run.close()
     return None
 
 

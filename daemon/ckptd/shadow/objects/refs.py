@@ -21,6 +21,7 @@ TAGS: Final = b"refs/tags/"
 COPIES: Final = b"refs/ckpt-legacy/"
 
 _ID: Final = re.compile(rb"[0-9a-f]{40}")
+_READ_AT_ONCE: Final = 100
 _SETTLED_NS: Final = 2_000_000_000
 _UNBORN: Final = b"ref: refs/heads/unborn\n"
 
@@ -216,16 +217,20 @@ class Refs:
         self._unlink([name for name in names if name in loose])
 
     def pack(self, at_least: int) -> Iterator[int]:
-        """Move the loose refs of checkpoints into the one packed file if there are so many; give each that has moved.
+        """Move the loose refs of checkpoints into the one packed file if there are so many; give how many have moved.
 
         It may be left at any time: what is in both places is the same. Raises DomainError where the disk refuses.
         """
-        loose = {
-            prefix + name: oid
-            for prefix in (CHECKPOINTS, INFOS)
-            for name in self._loose_names(prefix)
-            if name.isdigit() and (oid := self._read_loose(prefix + name)) is not None
-        }
+        found: dict[bytes, bytes] = {}
+        for number, ref in enumerate(self._loose_checkpoints(), 1):
+            oid = self._read_loose(ref)
+            if oid is not None:
+                found[ref] = oid
+            if not number % _READ_AT_ONCE:
+                yield 0
+        # Some may have been dropped meanwhile: none of them comes back.
+        there = set(self._loose_checkpoints())
+        loose = {ref: oid for ref, oid in found.items() if ref in there}
         if len(loose) < max(at_least, 1):
             return
         self._packed_refs.rewrite(loose)
@@ -237,7 +242,11 @@ class Refs:
 
     def loose_count(self) -> int:
         """Count the loose refs of checkpoints, without reading them."""
-        return sum(len(self._loose_names(prefix)) for prefix in (CHECKPOINTS, INFOS))
+        return len(self._loose_checkpoints())
+
+    def _loose_checkpoints(self) -> list[bytes]:
+        prefixes = (CHECKPOINTS, INFOS)
+        return [prefix + name for prefix in prefixes for name in self._loose_names(prefix) if name.isdigit()]
 
     def unreadable(self) -> Iterator[tuple[bytes, str]]:
         """Give the files of refs that cannot be read, and what is wrong."""

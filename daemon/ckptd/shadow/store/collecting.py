@@ -33,7 +33,7 @@ from ckptd.shadow.store.repository import Repository
 
 __all__ = ["Collection", "Extent"]
 
-_STEP_S: Final = 0.05
+_STEP_S: Final = 0.01
 _STALE_S: Final = 3600.0
 _FEW_REFS: Final = 2
 
