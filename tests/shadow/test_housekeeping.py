@@ -15,6 +15,7 @@ from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.thinning import Keep
 from ckptd.shadow.store.housekeeping import Chore, Situation, next_chore
 from support.mapped import needs_maps, resident_bytes
+from support.merged import wait_at_once
 from support.worktrees import Desk, opened_files, verify
 
 pytestmark = pytest.mark.core
@@ -126,7 +127,8 @@ def test_what_a_daemon_that_was_killed_had_not_written_down_is_read_again_and_no
     assert desk.save().stats.files_opened == 0
 
 
-def test_saves_among_many_leave_large_packs_alone(desk):
+def test_saves_among_many_leave_large_packs_alone(desk, monkeypatch):
+    wait_at_once(monkeypatch)
     desk.write(b"large", os.urandom(300_000))
     large = desk.save().id
     before = packs(desk)

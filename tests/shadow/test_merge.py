@@ -8,7 +8,7 @@ from ckptd.shadow.objects.blob import hash_object
 from ckptd.shadow.objects.deflate import deflate
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.store import ObjectStore
-from support.merged import merge_packs
+from support.merged import merge_packs, wait_at_once
 from support.worktrees import run_git, verify
 
 pytestmark = pytest.mark.core
@@ -152,7 +152,8 @@ def test_a_death_at_any_point_loses_nothing(folder, step):
     verify(folder)
 
 
-def test_saves_keep_the_number_of_packs_small(desk):
+def test_saves_keep_the_number_of_packs_small(desk, monkeypatch):
+    wait_at_once(monkeypatch)
     for number in range(120):
         desk.write(b"file", b"%d" % number)
         desk.save()

@@ -21,6 +21,7 @@ from ckptd.shadow.objects.surveying import MANY_ALIKE, alike, pack_sizes, small_
 from ckptd.shadow.store import housekeeping
 from support.bare import Bare
 from support.effort import examples
+from support.merged import wait_at_once
 from support.worktrees import Desk, verify
 
 pytestmark = pytest.mark.core
@@ -195,6 +196,7 @@ def test_ten_thousand_saves_without_a_rest_copy_each_byte_a_few_times(size: int)
 
 
 def test_many_saves_leave_few_packs_and_no_save_does_much(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    wait_at_once(monkeypatch)
     counted = Counted(monkeypatch)
     pieces: list[int] = []
     worst: list[tuple[int, int]] = []
@@ -218,7 +220,8 @@ def test_many_saves_leave_few_packs_and_no_save_does_much(desk: Desk, monkeypatc
     verify(desk.folder)
 
 
-def test_saves_of_many_files_merge_more_at_a_time(desk: Desk):
+def test_saves_of_many_files_merge_more_at_a_time(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    wait_at_once(monkeypatch)
     most = 0
     for number in range(60):
         for name in range(40):
@@ -237,6 +240,7 @@ def test_packs_that_somebody_keeps_are_not_looked_at_by_each_save(desk: Desk, mo
         if name.endswith(b".pack"):
             open(os.path.join(desk.repo.objects.pack_dir, name[:-5] + b".keep"), "w").close()
     kept = set(os.listdir(desk.repo.objects.pack_dir))
+    wait_at_once(monkeypatch)
     begun: list[int] = []
     real = housekeeping.merging
     monkeypatch.setattr(housekeeping, "merging", lambda *given: begun.append(len(given[1])) or real(*given))
@@ -246,3 +250,51 @@ def test_packs_that_somebody_keeps_are_not_looked_at_by_each_save(desk: Desk, mo
     assert kept <= set(os.listdir(desk.repo.objects.pack_dir))
     # The one that nobody kept, and then sixteen that came since.
     assert begun[1:] in ([], [MANY_ALIKE])
+
+
+def test_no_save_waits_for_the_disk_or_removes_a_file_for_what_is_merged(desk: Desk, monkeypatch: pytest.MonkeyPatch):
+    threads: list[tuple[str, bool]] = []
+    inside: list[bool] = [False]
+    real = housekeeping.Housekeeper.saved
+
+    def saved(keeper: housekeeping.Housekeeper) -> None:
+        inside[0] = True
+        real(keeper)
+        inside[0] = False
+
+    def noted(name: str) -> None:
+        call = getattr(os, name)
+
+        def told(*given: object, **options: object) -> object:
+            result = call(*given, **options)
+            beside_it = threading.current_thread() is not threading.main_thread()
+            if inside[0] or beside_it:
+                threads.append((name, beside_it))
+            return result
+
+        monkeypatch.setattr(os, name, told)
+
+    for name in ("fsync", "unlink"):
+        noted(name)
+    monkeypatch.setattr(housekeeping.Housekeeper, "saved", saved)
+    for number in range(60):
+        desk.write(b"f", b"%d" % number)
+        desk.save()
+    desk.close()
+    assert ("fsync", True) in threads
+    assert ("unlink", True) in threads
+    assert not [name for name, beside_it in threads if not beside_it]
+
+
+def test_a_moment_ends_after_the_piece_in_which_somebody_comes(desk: Desk):
+    for number in range(12):
+        for name in range(20):
+            desk.write(b"d%d/f" % name, b"%d %d" % (number, name))
+        desk.save()
+    assert desk.repo.objects.pack_count == 12
+    moments = 1
+    while desk.writer.tend(lambda: True):
+        moments += 1
+    assert desk.repo.objects.pack_count == 1
+    assert moments > 2 * desk.repo.objects.object_count // PIECE_OBJECTS
+    verify(desk.folder)

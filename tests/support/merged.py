@@ -3,12 +3,21 @@
 import os
 from contextlib import nullcontext
 
+import pytest
+
+from ckptd.shadow.objects import merge, pack
 from ckptd.shadow.objects.merge import merging
-from ckptd.shadow.objects.pieces import drained
+from ckptd.shadow.objects.pieces import at_once, drained
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.objects.surveying import pack_sizes
 
-__all__ = ["merge_packs"]
+__all__ = ["merge_packs", "wait_at_once"]
+
+
+def wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the disk be waited for where it is, not beside: how many saves that takes is the machine's business."""
+    monkeypatch.setattr(pack, "beside", at_once)
+    monkeypatch.setattr(merge, "beside", at_once)
 
 
 def merge_packs(pack_dir: bytes) -> int:

@@ -150,7 +150,7 @@ class PackWriter(ObjectSink):
                     file.flush()
                     yield from beside(partial(os.fdatasync, file.fileno()))
                     self._synced = start + length
-                elif len(chunk) == CHUNK_BYTES:
+                if len(chunk) == CHUNK_BYTES:
                     yield False
         except OSError as error:
             raise self._broken(error) from error
