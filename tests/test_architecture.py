@@ -218,7 +218,12 @@ def test_only_a_few_places_catch_everything():
     # A bug in one tool must not cost an agent all the others.
     served = ("ckptd.dispatch", "fabricatio_checkpoint.mcp.server")
     # What a piece of work raises in a helper's thread is raised again where it was given.
-    threads = ("ckptd.exact.watcher", "ckptd.shadow.objects.pieces", "ckptd.shadow.restore.crew")
+    threads = (
+        "ckptd.exact.watcher",
+        "ckptd.shadow.objects.pieces",
+        "ckptd.shadow.restore.crew",
+        "ckptd.shadow.store.relay",
+    )
     assert offenders(broad_handlers, *served, *threads, *core, *mains) == []
 
 

@@ -21,14 +21,14 @@ from ckptd.errors import DomainError
 
 if TYPE_CHECKING:
     from ckptd.core.manager import Manager
-    from ckptd.core.ports import Reader
+    from ckptd.core.ports import Reader, Run
 
 __all__ = ["HANDLERS", "Daemon", "Handler"]
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", bound=Result, covariant=True)
 
 _LOOK_AGAIN_S: Final = 0.05
+_LEAST_PAUSE_S: Final = 0.001
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -313,22 +313,12 @@ class _Same:
         return run
 
 
-class _Run(Protocol[R_co]):
-    """A read that goes on in steps, each in the reader's own thread."""
-
-    def step(self) -> R_co | None: ...
-
-    def close(self) -> None: ...
-
-
-async def _in_steps(
-    daemon_: Daemon, asked: Asked, params: _OfWorktree, begin: Callable[["Reader"], _Run[R_co]]
-) -> R_co:
+async def _in_steps(daemon_: Daemon, asked: Asked, params: _OfWorktree, begin: Callable[["Reader"], "Run[R]"]) -> R:
     """Do a long read a moment at a time: other reads of the store come in between. What is short is one read."""
     caller, directory, manager = asked.caller, _directory(params), daemon_.manager
-    begun: list[tuple[_Run[R_co], _Same]] = []
+    begun: list[tuple[Run[R], _Same]] = []
 
-    def step(reader: "Reader") -> R_co | None:
+    def step(reader: "Reader") -> R | None:
         if not begun:
             begun.append((begin(reader), _Same(reader)))
         run, same = begun[0]
@@ -343,8 +333,13 @@ async def _in_steps(
             run.close()
 
     try:
+        pause_s = _LEAST_PAUSE_S
         while (result := await manager.read(directory, params.worktree, step, caller)) is None:
-            pass
+            if not begun[0][0].is_waiting:
+                pause_s = _LEAST_PAUSE_S
+                continue
+            await unless_called_off(caller, anyio.sleep(pause_s))
+            pause_s = min(2 * pause_s, _LOOK_AGAIN_S)
     except BaseException:
         caller.call_off()
         # As for a collection; whoever called it off was answered while a step may still have been under way.

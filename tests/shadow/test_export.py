@@ -11,9 +11,14 @@ from ckpt_protocol.checkpoint import ExportParams, ExportResult
 from ckpt_protocol.structs import to_wire
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
-from ckptd.shadow.store.exporting import _take_name
+from ckptd.shadow.store import stepping
+from ckptd.shadow.store.asker import Asker
+from ckptd.shadow.store.destination import Folder, take_name
+from ckptd.shadow.store.exporting import Exporting
+from support.faulty_stores import Gate
+from support.poll import until
 from support.tiny_disk import tiny_disk
-from support.worktrees import Desk, somebody
+from support.worktrees import Desk, somebody, to_the_end
 
 pytestmark = pytest.mark.core
 
@@ -24,11 +29,7 @@ def export(
     desk: Desk, destination: bytes, id: str = "HEAD", *paths: bytes, caller: Caller | None = None
 ) -> ExportResult:
     fields = {"destination": to_wire(destination), "id": id, "paths": [to_wire(path) for path in paths]}
-    run = desk.reader.export(ExportParams(**desk.common(), **fields), caller or Caller("test"))
-    while True:
-        result = run.step()
-        if result is not None:
-            return result
+    return to_the_end(desk.reader.export(ExportParams(**desk.common(), **fields), caller or Caller("test")))
 
 
 def snapshot(root: bytes) -> dict[bytes, tuple]:
@@ -171,6 +172,68 @@ def test_closed_half_way_leaves_nothing(planted):
     assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"]
 
 
+def test_what_is_under_way_when_the_store_is_closed_leaves_nothing(planted, monkeypatch):
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
+    for name in (b"/out", b"/out.tar"):
+        fields = {"destination": to_wire(planted.base + name), "id": "HEAD"}
+        run = planted.reader.export(ExportParams(**planted.common(), **fields), Caller("test"))
+        until(lambda run=run: run.step() is not None or run._files == 3)
+    assert len(os.listdir(planted.base)) == 5
+    planted.close()
+    until(lambda: sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"])
+
+
+class StuckFolder(Folder):
+    """A directory on a mount that does not answer: the first write waits at a gate, and so does the sync."""
+
+    gate = Gate()
+    syncing = Gate()
+
+    def write(self, data: bytes) -> None:
+        self.gate.wait()
+        super().write(data)
+
+    def sync(self) -> None:
+        self.syncing.wait()
+        super().sync()
+
+
+def stuck(desk: Desk, place: bytes) -> Exporting:
+    def make(path: bytes, _time_s: int) -> StuckFolder:
+        return StuckFolder(path, path + b".tmp")
+
+    params = ExportParams(**desk.common(), destination=to_wire(place), id="HEAD")
+    return Exporting(desk.reader._lookup, desk.reader._objects, params, Asker(Caller("test")), make)
+
+
+def test_it_is_done_when_it_is_on_disk_and_one_that_is_called_off_before_gets_no_name(planted, monkeypatch):
+    monkeypatch.setattr(StuckFolder, "gate", Gate())
+    monkeypatch.setattr(StuckFolder, "syncing", Gate())
+    StuckFolder.gate.open()
+    run = stuck(planted, planted.base + b"/out")
+    until(lambda: run.step() is not None or StuckFolder.syncing.reached.is_set())
+    assert run.step() is None
+    assert run.is_waiting
+    run.close()
+    StuckFolder.syncing.open()
+    until(lambda: sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"])
+
+
+def test_a_destination_that_does_not_answer_holds_up_no_other_read(planted, monkeypatch):
+    monkeypatch.setattr(StuckFolder, "gate", Gate())
+    run = stuck(planted, planted.base + b"/out")
+    until(lambda: run.step() is not None or StuckFolder.gate.reached.is_set())
+    for _ in range(20):
+        assert run.step() is None
+        # The thread of the reader is free, and knows that there is no hurry.
+        assert run.is_waiting
+        assert planted.cat("HEAD", b"run") == b"#!/bin/sh\n"
+    run.close()
+    assert sorted(os.listdir(planted.base)) == [b"cd", b"home", b"out.tmp", b"ws"]
+    StuckFolder.gate.open()
+    until(lambda: sorted(os.listdir(planted.base)) == [b"cd", b"home", b"ws"])
+
+
 def test_lost_content_is_an_error_and_leaves_nothing(planted):
     planted.damaged = True
     planted.close()
@@ -216,7 +279,7 @@ def test_a_destination_that_is_taken_in_the_last_moment_leaves_nothing_else(plan
                 break
         os.mkdir(place + b"/out/mine")
         with pytest.raises(DomainError, match="destination_exists"):
-            all(run.step() is None for _ in range(1000))
+            to_the_end(run)
         planted.close()
     assert os.listdir(place) == [b"out"]
     assert os.listdir(place + b"/out") == [b"mine"]
@@ -234,8 +297,8 @@ def test_a_name_is_taken_where_nothing_has_it(desk, link):
             file.write(b"new" if not taken else b"newer")
         if taken:
             with pytest.raises(FileExistsError):
-                _take_name(temporary, place, link)
+                take_name(temporary, place, link)
         else:
-            _take_name(temporary, place, link)
+            take_name(temporary, place, link)
         assert open_bytes(place) == b"new"
         assert os.path.lexists(temporary) == taken

@@ -46,7 +46,7 @@ class Run:
 
     def __init__(self, result: object) -> None:
         self._results = [None, result]
-        self.is_waiting = False
+        self.is_waiting = True
 
     def step(self) -> object:
         return self._results.pop(0)

@@ -28,6 +28,7 @@ class EndlessList:
         self.caller = caller
         self.steps = 0
         self.closes = 0
+        self.is_waiting = False
         self.enough = threading.Event()
 
     def step(self) -> checkpoint.ListResult | None:

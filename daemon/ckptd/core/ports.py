@@ -1,7 +1,7 @@
 """What core needs of the git side, as Protocol classes: the composition root hands in what fulfils them."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import Worktree
@@ -11,20 +11,18 @@ from ckptd.core.caller import Caller
 __all__ = [
     "Caller",
     "Catalog",
-    "Collection",
     "Coverage",
-    "Exporting",
-    "Listing",
     "News",
     "OpenedStore",
     "Reader",
-    "Searching",
-    "Showing",
-    "Verification",
+    "Run",
     "WatchPlan",
     "Watches",
     "Writer",
 ]
+
+
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Writer(Protocol):
@@ -107,7 +105,7 @@ class Writer(Protocol):
         """
         ...
 
-    def gc(self, params: store.GcParams, caller: Caller) -> "Collection":
+    def gc(self, params: store.GcParams, caller: Caller) -> "Run[store.GcResult]":
         """Begin a collection; one that is under way ends where it is."""
         ...
 
@@ -116,80 +114,20 @@ class Writer(Protocol):
         ...
 
 
-class Collection(Protocol):
-    """A collection under way. It goes on in steps of the writer, so that other operations come in between."""
+class Run(Protocol[R_co]):
+    """What was begun and takes long. It goes on in steps of one thread, so that others come in between."""
 
     @property
     def is_waiting(self) -> bool:
         """Whether there is no hurry to make the next step."""
         ...
 
-    def step(self) -> store.GcResult | None:
-        """Go on for a moment; give the result once it is there."""
-        ...
-
-    def close(self) -> None:
-        """Forget what is not finished; may be called again."""
-        ...
-
-
-class Verification(Protocol):
-    """A verification under way. It goes on in steps, so that other reads come in between."""
-
-    def step(self) -> store.VerifyResult | None:
+    def step(self) -> R_co | None:
         """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
         ...
 
     def close(self) -> None:
-        """Let go of all files; may be called again."""
-        ...
-
-
-class Exporting(Protocol):
-    """An export under way. It goes on in steps, so that other reads come in between."""
-
-    def step(self) -> checkpoint.ExportResult | None:
-        """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
-        ...
-
-    def close(self) -> None:
-        """Take away what is not finished; may be called again."""
-        ...
-
-
-class Searching(Protocol):
-    """A search under way. It goes on in steps, so that other reads come in between."""
-
-    def step(self) -> checkpoint.SearchResult | None:
-        """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
-        ...
-
-    def close(self) -> None:
-        """Let go of all files; may be called again."""
-        ...
-
-
-class Listing(Protocol):
-    """A list under way. It goes on in steps, so that other reads come in between."""
-
-    def step(self) -> checkpoint.ListResult | None:
-        """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
-        ...
-
-    def close(self) -> None:
-        """Let go of all files; may be called again."""
-        ...
-
-
-class Showing(Protocol):
-    """A checkpoint that is looked at. It goes on in steps, so that other reads come in between."""
-
-    def step(self) -> checkpoint.ShowResult | None:
-        """Go on for a moment; give the result once it is there. Nothing is called after that, nor after an error."""
-        ...
-
-    def close(self) -> None:
-        """Let go of all files; may be called again."""
+        """Take away what is not finished, and let go of all files; may be called again."""
         ...
 
 
@@ -200,15 +138,15 @@ class Reader(Protocol):
         """Give the base of comparison."""
         ...
 
-    def list(self, params: checkpoint.ListParams, caller: Caller) -> "Listing":
+    def list(self, params: checkpoint.ListParams, caller: Caller) -> Run[checkpoint.ListResult]:
         """Begin to list checkpoints, newest first."""
         ...
 
-    def show(self, params: checkpoint.ShowParams, caller: Caller) -> "Showing":
+    def show(self, params: checkpoint.ShowParams, caller: Caller) -> Run[checkpoint.ShowResult]:
         """Begin to find out what a checkpoint changed."""
         ...
 
-    def search(self, params: checkpoint.SearchParams, caller: Caller) -> Searching:
+    def search(self, params: checkpoint.SearchParams, caller: Caller) -> Run[checkpoint.SearchResult]:
         """Begin to look for a text in what checkpoints changed."""
         ...
 
@@ -216,11 +154,11 @@ class Reader(Protocol):
         """Give a piece of a file of a checkpoint."""
         ...
 
-    def export(self, params: checkpoint.ExportParams, caller: Caller) -> Exporting:
+    def export(self, params: checkpoint.ExportParams, caller: Caller) -> Run[checkpoint.ExportResult]:
         """Begin to write a checkpoint to a place outside of the worktree."""
         ...
 
-    def verify(self, params: store.VerifyParams, caller: Caller) -> Verification:
+    def verify(self, params: store.VerifyParams, caller: Caller) -> Run[store.VerifyResult]:
         """Begin to look for damage in the store; nothing of it is changed."""
         ...
 

@@ -23,6 +23,8 @@ class Listing:
     is not there.
     """
 
+    is_waiting: Final = False
+
     def __init__(self, lookup: Lookup, objects: ObjectStore, params: ListParams, asker: Asker) -> None:
         self._lookup = lookup
         self._params = params

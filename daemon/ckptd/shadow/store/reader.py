@@ -2,6 +2,8 @@
 and of objects that have gone bad."""
 
 import base64
+from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 from ckpt_protocol import checkpoint as wire
 from ckpt_protocol.store import VerifyParams
@@ -26,6 +28,13 @@ from ckptd.shadow.trees.view import find_state, not_in_checkpoint
 __all__ = ["StoreReader"]
 
 
+class _Closing(Protocol):
+    def close(self) -> None: ...
+
+
+_R = TypeVar("_R", bound=_Closing)
+
+
 class StoreReader:
     """Fulfils the core's Reader for one store folder, and what 0.3.6 has of the same worktree."""
 
@@ -42,6 +51,7 @@ class StoreReader:
         self._folder = folder
         self._cat: FileStream | None = None
         self._counts: Counts | None = None
+        self._runs: WeakSet[_Closing] = WeakSet()
 
     def head(self, params: wire.HeadParams) -> wire.HeadResult:
         """Give head; raises DomainError ``no_checkpoint`` where there is none yet."""
@@ -52,11 +62,11 @@ class StoreReader:
 
     def list(self, params: wire.ListParams, caller: AskerLike) -> Listing:
         """Begin to list newest first."""
-        return Listing(self._lookup, self._objects, params, Asker(caller))
+        return self._note(Listing(self._lookup, self._objects, params, Asker(caller)))
 
     def show(self, params: wire.ShowParams, caller: AskerLike) -> Showing:
         """Begin to find out what a checkpoint changed."""
-        return Showing(self._lookup, params, Asker(caller))
+        return self._note(Showing(self._lookup, params, Asker(caller)))
 
     def cat(self, params: wire.CatParams) -> wire.CatResult:
         """Give a piece of a file; raises DomainError where the checkpoint has no file there."""
@@ -83,25 +93,31 @@ class StoreReader:
         needle = needle_of(params)
         if self._counts is None or self._counts.needle.key != needle.key:
             self._counts = Counts(needle)
-        return Searching(self._lookup, self._objects, params, self._counts, Asker(caller))
+        return self._note(Searching(self._lookup, self._objects, params, self._counts, Asker(caller)))
 
     def export(self, params: wire.ExportParams, caller: AskerLike) -> Exporting:
         """Begin to write a checkpoint to a place outside of the worktree; errors as Exporting has them."""
-        return Exporting(self._lookup, self._objects, params, Asker(caller))
+        return self._note(Exporting(self._lookup, self._objects, params, Asker(caller)))
 
     def verify(self, params: VerifyParams, caller: AskerLike) -> Verification:
         """Begin to look for damage in the store."""
-        return Verification(self._folder, self._objects.suspects, params, Asker(caller))
+        return self._note(Verification(self._folder, self._objects.suspects, params, Asker(caller)))
 
     def let_go(self) -> None:
         """Close the files that the next read opens again: the writer may have taken some of them away."""
         self._objects.let_go()
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Let go of all files, also those of what has been begun and is not finished."""
+        for run in [*self._runs]:
+            run.close()
         self._objects.close()
         if self._legacy is not None:
             self._legacy.close()
+
+    def _note(self, run: _R) -> _R:
+        self._runs.add(run)
+        return run
 
     def _file_state(self, checkpoint_id: str, path: bytes) -> State:
         root = self._lookup.open(checkpoint_id).root

@@ -78,6 +78,8 @@ class Searching:
     It ends some moments after the first hit, so that it can be seen, and its result says where to go on.
     """
 
+    is_waiting: Final = False
+
     def __init__(
         self, lookup: Lookup, objects: ObjectStore, params: SearchParams, counts: Counts, asker: Asker
     ) -> None:

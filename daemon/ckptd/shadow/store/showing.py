@@ -17,6 +17,8 @@ __all__ = ["Showing"]
 class Showing:
     """One checkpoint that is looked at; step() goes on with it. Used by one thread at a time."""
 
+    is_waiting: Final = False
+
     def __init__(self, lookup: Lookup, params: ShowParams, asker: Asker) -> None:
         self._lookup = lookup
         self._params = params

@@ -49,6 +49,8 @@ class Verification:
     ``suspects`` is the set that the store's readers and its writer share.
     """
 
+    is_waiting: Final = False
+
     def __init__(self, folder: bytes, suspects: Suspects, params: VerifyParams, asker: Asker) -> None:
         self._folder = folder
         self._read_data = params.read_data
