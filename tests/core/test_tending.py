@@ -10,6 +10,7 @@ from ckptd.core.event import Halt, Stop
 from ckptd.core.machine import Phase
 from ckptd.core.ports import Caller
 from ckptd.core.restore_lock import RestoreLocks
+from ckptd.core.tending import MOMENT_S
 from support.faulty_stores import Gate, MemoryCatalog, MemoryStore, place
 from support.poll import eventually
 
@@ -28,7 +29,7 @@ class TendingStore(MemoryStore):
     lasting = False
     wanted = 0
 
-    def tend(self, is_wanted) -> bool:
+    def tend(self, is_wanted, at_most_s) -> bool:
         if self.gate is not None:
             self.gate.wait()
         if self.breaks:
@@ -38,7 +39,7 @@ class TendingStore(MemoryStore):
             self.lasting = True
             time.sleep(0.001)
         self.wanted += is_wanted()
-        return super().tend(is_wanted)
+        return super().tend(is_wanted, at_most_s)
 
 
 async def with_actor(test, *, after_s=0.0, left=1, gate=None):
@@ -103,6 +104,52 @@ async def test_where_requests_leave_no_long_rest_it_comes_in_short_ones_in_the_e
                 await anyio.sleep(0.13)
 
     await with_actor(test, after_s=0.16, left=10)
+
+
+async def test_what_is_pressing_comes_between_requests_that_wait_already():
+    """Where the queue never ends there is no rest; a moment has a part of the time that the request before it had."""
+
+    async def test(actor, store):
+        store.is_pressed = True
+        first = len(store.moments)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(actor.write, CREATE, lambda _writer: time.sleep(0.02), Caller("test"))
+        await eventually(lambda: len(store.moments) >= first + 20)
+        between = [one for one in store.moments[first:] if one != MOMENT_S]
+        assert len(between) >= 19
+        assert all(one <= 0.5 for one in between)
+        assert sorted(between)[10] >= 0.01
+
+    await with_actor(test, after_s=3600.0, left=1000)
+
+
+async def test_what_is_pressing_waits_for_no_rest_and_follows_at_once():
+    async def test(actor, store):
+        store.is_pressed = True
+        await actor.write(CREATE, lambda _writer: None, Caller("test"))
+        await eventually(lambda: store.tends_left == 0)
+        # Whatever the writer has taken away is closed each time, and not only in the end.
+        await actor.read(CREATE, lambda _reader: None, Caller("test"))
+        store.tends_left = 50
+        await actor.write(CREATE, lambda _writer: None, Caller("test"))
+        await eventually(lambda: store.tends_left == 0)
+        await eventually(lambda: store.let_gos >= 50)
+
+    await with_actor(test, after_s=3600.0, left=30)
+
+
+async def test_nothing_presses_a_worktree_that_is_halted():
+    async def test(actor, store):
+        actor.post(Halt("worktree_missing"))
+        await actor.write(CREATE, lambda _writer: None, Caller("test"))
+        tends = store.tends
+        store.is_pressed = True
+        for _ in range(3):
+            await actor.write(CREATE, lambda _writer: None, Caller("test"))
+        assert store.tends == tends
+
+    await with_actor(test, left=30)
 
 
 async def test_a_request_waits_for_the_moment_that_has_begun_and_is_served():

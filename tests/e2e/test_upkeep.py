@@ -1,7 +1,9 @@
 """A leaked secret, from its save to its end, with the real thing; and a store that is damaged and heals."""
 
+import contextlib
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -103,3 +105,30 @@ def test_saves_go_on_while_it_is_collected(place):
     assert collected[0].packs_before > 1
     assert len(store.commits()) == 20 + made
     assert store.verify(read_data=True).clean
+
+
+MIB = 1024 * 1024
+CAP = 24 * MIB
+
+
+def test_a_store_stays_near_its_cap_while_saves_never_rest(place, monkeypatch):
+    """One after the other without a pause: what is too much goes between them."""
+    monkeypatch.setenv("FABRICATIO_EXT__CHECKPOINT__MAX_STORE_BYTES", str(CAP))
+    store = place.service().get_store(place.ws)
+    largest = 0
+    for number in range(60):
+        (place.ws / f"large{number % 3}").write_bytes(os.urandom(2 * MIB))
+        store.save(kind="auto")
+        (folder,) = place.stores()
+        largest = max(largest, packed_bytes(folder))
+    assert CAP < largest < CAP * 7 // 4
+    assert len(store.commits()) < 20
+    assert store.verify(read_data=True).clean
+
+
+def packed_bytes(folder: Path) -> int:
+    total = 0
+    for path in (folder / "objects" / "pack").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total

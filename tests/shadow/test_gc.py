@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 import zlib
+from collections.abc import Collection
 from functools import partial
 
 import pytest
@@ -17,7 +19,9 @@ from ckpt_protocol.checkpoint import DropParams
 from ckpt_protocol.store import GcParams, GcResult
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.deltas import WORTH_BYTES, Candidates, delta_candidates
 from ckptd.shadow.objects.failpoint import listen
+from ckptd.shadow.objects.pieces import drained
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.surveying import PackFacts, slices
 from ckptd.shadow.objects.users import can_tell
@@ -543,14 +547,77 @@ MIB = 1024 * 1024
 
 def test_groups_fit_into_what_is_free():
     packs = [facts(b"a", 100 * MIB, 90 * MIB), facts(b"b", 50 * MIB, 40 * MIB), facts(b"c", 30 * MIB, 0)]
-    assert slices(packs, 1000 * MIB).groups == [[b"c", b"b", b"a"]]
-    assert slices(packs, 76 * MIB).groups == [[b"c", b"b"], [b"a"]]
-    assert slices(packs, 50 * MIB) == ([[b"c"], [b"b"]], [b"a"]) or slices(packs, 50 * MIB).groups[0][0] == b"c"
-    assert slices(packs, 0) == ([[b"c"]], [b"b", b"a"])
+    large = 1000 * MIB
+    # What needs no copy goes first, then what frees the most for what is copied.
+    assert slices(packs, 1000 * MIB, large).groups == [[b"c"], [b"b", b"a"]]
+    assert slices(packs, 76 * MIB, large).groups == [[b"c"], [b"b"], [b"a"]]
+    assert slices(packs, 30 * MIB, large) == ([[b"c"], [b"b"]], [b"a"])
+    assert slices(packs, 0, large) == ([[b"c"]], [b"b", b"a"])
+    assert slices(packs[:2], 0, large) == ([], [b"b", b"a"])
+
+
+def test_what_finds_no_room_at_first_does_when_others_have_gone():
+    packs = [facts(b"a", 300 * MIB, 60 * MIB), facts(b"b", 80 * MIB, 40 * MIB)]
+    assert slices(packs, 66 * MIB, 100 * MIB).groups == [[b"b"], [b"a"]]
+    assert slices(packs, 76 * MIB, 100 * MIB).groups == [[b"a"], [b"b"]]
+
+
+def test_no_more_is_copied_at_once_than_may_stand_beside():
+    packs = [facts(b"%d" % number, 20 * MIB, 10 * MIB) for number in range(5)]
+    packs.append(facts(b"large", 100 * MIB, 70 * MIB))
+    groups = slices(packs, 1 << 40, 32 * MIB).groups
+    assert groups == [[b"0", b"1", b"2"], [b"3", b"4"], [b"large"]]
+
+
+def test_by_itself_only_as_much_is_copied_as_is_worth_it_or_has_to_go():
+    packs = [
+        facts(b"little", 100 * MIB, 99 * MIB),
+        facts(b"nothing", 100 * MIB, 0, dead=9),
+        facts(b"quarter", 100 * MIB, 75 * MIB),
+        facts(b"tenth", 100 * MIB, 90 * MIB),
+        facts(b"whole", 100 * MIB, 100 * MIB, dead=0),
+    ]
+
+    def chosen(spare: int | None) -> set[bytes]:
+        return {one for group in slices(packs, 1 << 40, 1000 * MIB, spare).groups for one in group}
+
+    assert chosen(0) == {b"nothing", b"quarter"}
+    assert chosen(125 * MIB) == {b"nothing", b"quarter"}
+    assert chosen(126 * MIB) == {b"nothing", b"quarter", b"tenth"}
+    # By request all of it goes: it may be a secret.
+    assert chosen(None) == {b"little", b"nothing", b"quarter", b"tenth"}
 
 
 def test_what_is_fine_as_it_is_stays():
-    assert slices([facts(b"a", 1, 1, dead=0)], 1 << 40).groups == []
-    assert slices([facts(b"a", 100 * MIB, 100 * MIB, dead=0), facts(b"b", 1, 1, dead=0)], 1 << 40).groups == []
-    assert slices([facts(b"a", 9, 9, why="kept"), facts(b"b", 1, 1, dead=0)], 1 << 40).groups == []
-    assert slices([facts(b"a", 9, 9, dead=0), facts(b"b", 1, 1, dead=0)], 1 << 40).groups == [[b"b", b"a"]]
+    def groups(*packs: PackFacts, slice_bytes: int = 1 << 40) -> list[list[bytes]]:
+        return slices(packs, 1 << 40, slice_bytes).groups
+
+    assert groups(facts(b"a", 1, 1, dead=0)) == []
+    assert groups(facts(b"a", 100 * MIB, 100 * MIB, dead=0), facts(b"b", 1, 1, dead=0)) == []
+    assert groups(facts(b"a", 9, 9, why="kept"), facts(b"b", 1, 1, dead=0)) == []
+    assert groups(facts(b"a", 9, 9, dead=0), facts(b"b", 1, 1, dead=0)) == [[b"b", b"a"]]
+    # Merged they would be too large to be small any more, and one alone would be what it is.
+    assert groups(facts(b"a", 9, 9, dead=0), facts(b"b", 8, 8, dead=0), slice_bytes=16) == []
+    assert groups(*[facts(b"%d" % n, 5, 5, dead=0) for n in range(4)], slice_bytes=16) == [[b"0", b"1", b"2"]]
+
+
+def candidates(folder: bytes, free: int, most: int, but: Collection[bytes] = ()) -> Candidates | None:
+    return drained(delta_candidates(folder, free, {}, most, but))
+
+
+def test_deltas_are_made_of_so_much_at_once(desk):
+    desk.settle()
+    chance = random.Random(1)
+    for number in range(4):
+        # Each is worth it by itself.
+        desk.write(b"f%d" % number, chance.randbytes(WORTH_BYTES + 1000))
+        desk.save()
+    folder = pack_folder(desk)
+    assert len(candidates(folder, 1 << 40, 1 << 40).stems) == 4
+    some = candidates(folder, 1 << 40, 2 * WORTH_BYTES + 99_000)
+    assert len(some.stems) == 2
+    rest = candidates(folder, 1 << 40, 1 << 40, some.stems)
+    assert len(rest.stems) == 2
+    assert set(some.stems).isdisjoint(rest.stems)
+    assert candidates(folder, 1 << 40, WORTH_BYTES) is None
+    assert candidates(folder, 2 * WORTH_BYTES, 1 << 40) is None

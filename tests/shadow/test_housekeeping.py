@@ -1,18 +1,24 @@
 """What is done by itself, and when; and that it costs no more than it has to."""
 
+import contextlib
 import os
 import time
 
 import pytest
 
 from ckpt_protocol.checkpoint import DropParams
-from ckpt_protocol.store import ThinParams
+from ckpt_protocol.store import GcParams, ThinParams
 from ckptd.core.caller import Caller
+from ckptd.shadow.objects import surveying
+from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import format_checkpoint
 from ckptd.shadow.record.message import Facts
 from ckptd.shadow.record.thinning import Keep
+from ckptd.shadow.store import cap
+from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.housekeeping import Chore, Situation, next_chore
 from support.mapped import needs_maps, resident_bytes
 from support.merged import wait_at_once
@@ -40,6 +46,7 @@ MANY = 10_000
         (Situation(loose_refs=0, packs=1, gone=0, over_cap=True), None),
         (Situation(loose_refs=0, packs=1, over_cap=True, weighing_due=True), Chore.THIN),
         (Situation(loose_refs=0, packs=1, over_cap=True, wasteful=True), Chore.COLLECT),
+        (Situation(loose_refs=0, packs=1, gone=1, over_cap=True, weighing_due=True, new=50), Chore.COLLECT),
         (Situation(loose_refs=2_000, packs=90, gone=200, new=50), Chore.THIN),
     ],
 )
@@ -423,3 +430,136 @@ def test_damage_stops_it_and_is_no_loop(desk):
     tend(desk)
     assert len(desk.list(limit=60).checkpoints) == 55
     assert tend(desk) < 50
+
+
+def disk_bytes(desk: Desk) -> int:
+    """What all packs take, also those in the making."""
+    total = 0
+    for folder in (b"objects/pack", b"ckpt/deltas/pack"):
+        place = os.path.join(desk.folder, folder)
+        for name in os.listdir(place) if os.path.isdir(place) else []:
+            with contextlib.suppress(FileNotFoundError):
+                total += os.path.getsize(os.path.join(place, name)) if name.endswith(b".pack") else 0
+    return total
+
+
+CAP, FILE = 1_600_000, 40_000
+SLICE = CAP // 16
+
+
+@pytest.fixture
+def capped(desk, monkeypatch):
+    """A desk whose store may take 1.6 MB, of which a sixteenth is copied at once; ``peak()`` is the most it took."""
+    monkeypatch.setattr(cap, "_LEAST_BYTES", 1)
+    # What saves merge by the way is at most 8 MiB, which would be much of so small a store.
+    monkeypatch.setattr(surveying, "_ALIKE_UP_TO_BYTES", (0, 0))
+    desk.configure(keep=Keep(max_bytes=CAP))
+    desk.save()
+    sizes = [0]
+    end = listen(lambda _name, _path: sizes.append(disk_bytes(desk)))
+    desk.peak = lambda: max(sizes)
+    yield desk
+    end()
+
+
+def edit(desk: Desk, number: int) -> None:
+    """Change one of four large files, and one that stays long beside them."""
+    desk.write(b"large%d" % (number % 4), os.urandom(FILE))
+    desk.write(b"d%d/own" % number, os.urandom(300))
+
+
+@pytest.mark.parametrize(("units", "most"), [(1000, CAP + CAP // 16 + SLICE + 2 * FILE), (64, CAP * 7 // 4)])
+def test_a_store_stays_near_its_cap_while_edits_never_stop(capped, units, most):
+    """After each save it is looked after for so many units of work and no longer, as where nobody ever rests.
+
+    Where that is enough, a sixteenth comes until it is weighed, a slice stands beside what it replaces, and some is
+    saved meanwhile. Where it is little, more is saved meanwhile, and there is an end to that as well.
+    """
+    for number in range(100):
+        edit(capped, number)
+        capped.save(kind="auto")
+        for _ in range(units):
+            if not capped.repo.is_pressed:
+                break
+            capped.writer.tend(at_most_s=0.0)
+    assert len(capped.list(limit=500).checkpoints) > 20
+    assert capped.peak() < most
+    verify(capped.folder)
+
+
+def test_without_it_the_store_grows(capped):
+    """So that the test above is one."""
+    for number in range(60):
+        edit(capped, number)
+        capped.save(kind="auto")
+    assert capped.repo.is_pressed
+    assert capped.peak() > CAP * 5 // 4
+
+
+def test_what_may_not_go_is_no_reason_to_press(capped):
+    for number in range(50):
+        edit(capped, number)
+        capped.save()
+    assert capped.repo.is_pressed
+    tend(capped)
+    assert not capped.repo.is_pressed
+    edit(capped, 51)
+    capped.save()
+    # It has grown by less than a sixteenth since it was weighed.
+    assert not capped.repo.is_pressed
+    assert len(capped.list(limit=500).checkpoints) == 52
+
+
+def test_packs_are_made_new_in_slices(capped):
+    """However much there is to copy: what stands beside what it replaces is a slice."""
+    for number in range(30):
+        # Of each pack one half will go.
+        for what in (b"large", b"d%d/lasting" % number):
+            capped.write(what, os.urandom(FILE))
+        capped.save(kind="auto")
+    before = disk_bytes(capped)
+    thin = ThinParams(**capped.common(), token=capped.token())
+    assert len(capped.writer.thin(thin, Caller("test")).dropped) > 15
+    tend(capped)
+    assert disk_bytes(capped) < CAP < before - 5 * SLICE
+    assert capped.peak() < before + SLICE + FILE
+    verify(capped.folder)
+
+
+def test_it_is_weighed_between_saves_and_drops(capped):
+    """What has come or gone while a history is weighed counts all the same."""
+    for number in range(60):
+        edit(capped, number)
+        capped.save(kind="auto")
+    steps = capped.writer._thinner.thinning(capped.token(), Asker.of_the_daemon(), by_cap=True)
+    for number, _ in enumerate(steps):
+        if number % 20 == 10:
+            edit(capped, 100 + number)
+            capped.save(kind="auto")
+        if number == 70:
+            drop = DropParams(**capped.common(), token=capped.token(), ids=["#3", "#4", "#5"])
+            capped.writer.drop(drop, Caller("test"))
+    left = [one.seq for one in capped.list(limit=500).checkpoints]
+    # The newest of those that came meanwhile is there, and as many old ones as have room.
+    assert left[0] == capped.repo.next_seq - 1
+    assert left == list(range(left[0], left[-1] - 1, -1)) or 1 in left
+    run = capped.writer.gc(GcParams(**capped.common(), token=capped.token()), Caller("test"))
+    while (result := run.step()) is None:
+        continue
+    assert CAP * 3 // 4 < capped.repo.objects.packed_bytes() <= CAP
+    assert not result.all_kept
+    verify(capped.folder)
+
+
+def test_a_pack_that_is_lost_before_others_are_made_new_leaves_the_model(desk):
+    desk.damaged = True
+    desk.settle()
+    for number in range(30):
+        desk.write(b"f%d" % number, b"%d" % number)
+        desk.save()
+    found = next(one for one in desk.repo.objects._indexes.values() if one.find(hash_object(b"blob", b"7")) is not None)
+    os.unlink(found.path)
+    os.unlink(found.pack_path)
+    tend(desk)
+    saved = desk.save("heals it")
+    assert desk.cat(saved.id, b"f7") == b"7"

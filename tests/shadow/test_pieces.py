@@ -91,7 +91,7 @@ def test_looking_through_packs_takes_little_in_each_piece(bare: Bare, monkeypatc
     if what == "survey":
         counted.run(survey(bare.pack_dir, lambda _oid: True))
     else:
-        counted.run(delta_candidates(bare.pack_dir, 1 << 60, {}))
+        counted.run(delta_candidates(bare.pack_dir, 1 << 60, {}, 1 << 60))
     assert counted.worst[0] <= 310
     assert counted.pieces >= 10
 
@@ -99,10 +99,10 @@ def test_looking_through_packs_takes_little_in_each_piece(bare: Bare, monkeypatc
 def test_what_was_looked_into_once_is_not_looked_into_again(bare: Bare, monkeypatch: pytest.MonkeyPatch):
     known: dict[bytes, Plain] = {}
     counted = Counted(monkeypatch)
-    counted.run(delta_candidates(bare.pack_dir, 0, known))
+    counted.run(delta_candidates(bare.pack_dir, 0, known, 1 << 60))
     assert counted.worst[0] > 0
     again = Counted(monkeypatch)
-    again.run(delta_candidates(bare.pack_dir, 0, known))
+    again.run(delta_candidates(bare.pack_dir, 0, known, 1 << 60))
     assert again.worst == (0, 0)
     assert known.keys() == pack_sizes(bare.pack_dir).keys()
 
@@ -157,17 +157,17 @@ def test_so_many_of_about_the_same_size_are_merged_the_smallest_first():
 
 def test_what_is_large_beside_the_others_is_left_alone():
     small = {b"s%02d" % number: 3 * KIB for number in range(24)}
-    assert small_beside_others({**small, b"large": 40 * MIB}) == sorted(small)
-    assert small_beside_others({b"a": 1, b"b": 2, b"c": 6, b"d": 18}) == []
-    assert small_beside_others({b"a": 1, b"b": 2, b"c": 5, b"d": 18}) == [b"a", b"b", b"c"]
-    assert small_beside_others({**small, b"too large": 65 * MIB, b"as large": 66 * MIB}) == sorted(small)
-    assert small_beside_others({}) == []
+    assert small_beside_others({**small, b"large": 40 * MIB}, 1 << 40) == sorted(small)
+    assert small_beside_others({b"a": 1, b"b": 2, b"c": 6, b"d": 18}, 1 << 40) == []
+    assert small_beside_others({b"a": 1, b"b": 2, b"c": 5, b"d": 18}, 1 << 40) == [b"a", b"b", b"c"]
+    assert small_beside_others({**small, b"too large": 65 * MIB, b"as large": 66 * MIB}, 1 << 40) == sorted(small)
+    assert small_beside_others({}, 1 << 40) == []
 
 
 @given(st.dictionaries(st.binary(min_size=1, max_size=3), st.integers(1, 60 * MIB), max_size=40))
 @effort_settings(max_examples=examples(200), derandomize=True, deadline=None, database=None)
 def test_after_a_merge_each_is_twice_as_large_as_all_smaller_ones(sizes: dict[bytes, int]):
-    chosen = small_beside_others(sizes)
+    chosen = small_beside_others(sizes, 1 << 40)
     merged = sum(sizes[stem] for stem in chosen)
     left = sorted([size for stem, size in sizes.items() if stem not in chosen] + ([merged] if chosen else []))
     assert len(chosen) != 1

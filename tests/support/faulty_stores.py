@@ -105,7 +105,9 @@ class MemoryStore:
     closes: int = 0
     tends: int = 0
     tends_left: int = 0
+    moments: list[float] = field(default_factory=list)
     let_gos: int = 0
+    is_pressed: bool = False
     faults: list[str] = field(default_factory=list)
     options: Autosave = SHORT
     plan: WatchPlan = field(default_factory=MemoryPlan)
@@ -164,9 +166,10 @@ class MemoryStore:
             raise DomainError("no_checkpoint", "no checkpoint yet")
         return checkpoint.HeadResult(id=f"{len(self.saves):040x}")
 
-    def tend(self, is_wanted) -> bool:
+    def tend(self, is_wanted, at_most_s) -> bool:
         """Housekeeping: as often as ``tends_left`` says there is more to do."""
         self._enter("tend")
+        self.moments.append(at_most_s)
         self.tends += 1
         self.tends_left -= 1
         return self.tends_left > 0

@@ -158,7 +158,7 @@ class Actor:
         self._found: _Found | None = None
         self._ticket: Ticket | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._tender = Tender(self._tend, after_s=tend_after_s)
+        self._tender = Tender(self._tend, after_s=tend_after_s, is_pressed=self._is_pressed)
         self._over = False
         self._ended = asyncio.Event()
 
@@ -340,18 +340,27 @@ class Actor:
         self._found = _Found(opened.folder, _identity(opened.folder))
         return opened
 
-    def _tend(self) -> "asyncio.Future[bool] | None":
+    def _tend(self, at_most_s: float, hurried: bool) -> "asyncio.Future[bool] | None":
         """Let the writer look after its store; nobody does so by himself while the worktree is halted."""
         store = self._store()
-        if store is None or self._over or self._state.phase not in (Phase.IDLE, Phase.DIRTY):
+        if store is None or self._over or self._state.halted is not None or self._state.phase in LEAVING:
             return None
-        tending = self._writes.submit(partial(store.writer.tend, self._writes.is_wanted))
+        is_wanted = _never if hurried else self._writes.is_wanted
+        tending = self._writes.submit(partial(store.writer.tend, is_wanted, at_most_s))
         tending.add_done_callback(partial(self._tended, store))
         return tending
 
+    def _is_pressed(self) -> bool:
+        store = self._store()
+        return store is not None and store.writer.is_pressed
+
     def _tended(self, store: OpenedStore, tending: "asyncio.Future[bool]") -> None:
-        """After the last moment of it, let the reader close what the writer may have taken away."""
-        done = not tending.cancelled() and tending.exception() is None and not tending.result()
+        """After the last moment of it, let the reader close what the writer may have taken away.
+
+        Where space is short, after each: what is gone and open takes as much as before.
+        """
+        fine = not tending.cancelled() and tending.exception() is None
+        done = fine and (not tending.result() or store.writer.is_pressed)
         if done and self._reads.is_running and not self._over:
             self._reads.submit(store.reader.let_go)
 
@@ -392,6 +401,8 @@ class Actor:
         if request != AUTOSAVE:
             self._pending[request].ended = ended
         ended.add_done_callback(partial(self._op_ended, request))
+        if worker is self._writes:
+            ended.add_done_callback(lambda _ended: self._tender.between())
         return ended
 
     def _op_ended(self, request: int, ended: asyncio.Future[object]) -> None:
@@ -497,6 +508,10 @@ class Actor:
 
 def _called_off() -> DomainError:
     return DomainError("cancelled", "the request was called off; nothing was done")
+
+
+def _never() -> bool:
+    return False
 
 
 def _identity(folder: bytes) -> tuple[int, int] | None:

@@ -98,10 +98,15 @@ class Writer(Protocol):
         """Remove the checkpoints that go by rule."""
         ...
 
-    def tend(self, is_wanted: Callable[[], bool]) -> bool:
+    @property
+    def is_pressed(self) -> bool:
+        """Whether tend() must not wait until nothing is asked for: the store grows while it waits. For any thread."""
+        ...
+
+    def tend(self, is_wanted: Callable[[], bool], at_most_s: float) -> bool:
         """Do a little of what keeps the store small and quick, while nothing is asked for; tell whether there is more.
 
-        It takes some ten milliseconds, and a few of them once it ``is_wanted`` for something else.
+        It takes up to so many seconds, and a few milliseconds once it ``is_wanted`` for something else.
         """
         ...
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["TEND_AFTER_S", "Tender"]
+__all__ = ["MOMENT_S", "TEND_AFTER_S", "Tender"]
 
 logger = logging.getLogger(__name__)
 
@@ -19,28 +19,50 @@ _IMPATIENCE: Final = 100
 """After so many times that, it is done in any gap: each request may then wait for a piece of it."""
 _NEXT_S: Final = 0.1
 
+MOMENT_S: Final = 0.05
+_SHARE: Final = 2
+_LONGEST_S: Final = 0.5
+"""What is pressing gets this part of the time that the request before has taken, and so much at the most."""
+
 
 class Tender:
     """Asks for a moment's work after each stretch of requests, until there is nothing left to do.
 
-    ``work`` begins it and gives the future of whether there is more; it gives None where it must not be done now. A
-    request that comes meanwhile waits for the moment that has begun, and for no other; so it should end then.
+    ``work`` begins it, for up to so many seconds, and gives the future of whether there is more; it gives None where it
+    must not be done now. A request that comes meanwhile waits for the moment that has begun, and for no other; so it
+    should end then. While ``is_pressed``, no rest is waited for: moments follow one another, and after each request
+    comes one that ends for nobody, ``hurried`` true.
     """
 
-    def __init__(self, work: Callable[[], "asyncio.Future[bool] | None"], *, after_s: float = TEND_AFTER_S) -> None:
+    def __init__(
+        self,
+        work: "Callable[[float, bool], asyncio.Future[bool] | None]",
+        *,
+        after_s: float = TEND_AFTER_S,
+        is_pressed: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._work = work
         self._after_s = after_s
+        self._is_pressed = is_pressed
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
         self._since: float | None = None
+        self._asked_s = self._loop.time()
 
     def busy(self) -> None:
         """Something was asked for: afterwards there may be work."""
+        self._asked_s = self._loop.time()
         if self._since is None:
-            self._since = self._loop.time()
+            self._since = self._asked_s
         self._due = True
         self.stop()
+
+    def between(self) -> None:
+        """What was asked for is done; others may wait already."""
+        if self._due and self._is_pressed():
+            self.stop()
+            self._begin(min(_LONGEST_S, (self._loop.time() - self._asked_s) / _SHARE), True)
 
     def at_rest(self) -> None:
         """Nothing is asked for any more."""
@@ -60,9 +82,9 @@ class Tender:
             self._timer.cancel()
             self._timer = None
 
-    def _begin(self) -> None:
+    def _begin(self, at_most_s: float = MOMENT_S, hurried: bool = False) -> None:
         self._timer = None
-        begun = self._work()
+        begun = self._work(at_most_s, hurried)
         if begun is not None:
             self._due = False
             begun.add_done_callback(self._ended)
@@ -75,4 +97,4 @@ class Tender:
             logger.error("housekeeping broke", exc_info=error)
         elif done.result() and not self._due and self._timer is None:
             self._due = True
-            self._timer = self._loop.call_later(_NEXT_S, self._begin)
+            self._timer = self._loop.call_later(0.0 if self._is_pressed() else _NEXT_S, self._begin)

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final, NamedTuple
@@ -47,11 +47,15 @@ class Plain(NamedTuple):
     fits: bool
 
 
-def delta_candidates(pack_dir: bytes, free_bytes: int, known: dict[bytes, Plain]) -> Pieces[Candidates | None]:
+def delta_candidates(
+    pack_dir: bytes, free_bytes: int, known: dict[bytes, Plain], most_bytes: int, but: Collection[bytes] = ()
+) -> Pieces[Candidates | None]:
     """Choose the packs to make deltas of; None where it is not worth it, or there is no room for it.
 
     It is where at least a quarter of them is not in deltas yet. Packs with large blobs, and those that somebody keeps,
-    are no candidates. ``known`` are packs that have been looked into, for none ever changes; it is brought up to date.
+    are no candidates, nor are the stems ``but``. Up to ``most_bytes`` are chosen, the least in deltas first: what is
+    made of them stands beside them for a while, and may be as large. ``known`` are packs that have been looked into,
+    for none ever changes; it is brought up to date.
     """
     stems = [
         os.path.join(pack_dir, name[:-4])
@@ -65,12 +69,33 @@ def delta_candidates(pack_dir: bytes, free_bytes: int, known: dict[bytes, Plain]
         one = known.get(stem) or (yield from _looked_into(stem))
         if one is not None:
             known[stem] = one
-            if one.fits and not os.path.exists(stem + b".keep"):
+            if one.fits and stem not in but and not os.path.exists(stem + b".keep"):
                 found[stem] = one
-    total, plain = sum(one.size for one in found.values()), sum(one.plain_bytes for one in found.values())
-    if plain < WORTH_BYTES or plain * _SHARE < total or free_bytes < total * 2:
+    total, plain = _total(found.values())
+    if plain * _SHARE < total:
         return None
-    return Candidates(sorted(found), (yield from _all_objects(sorted(found))))
+    chosen = _chosen(found, most_bytes)
+    total, plain = _total(chosen.values())
+    if plain < WORTH_BYTES or free_bytes < total * 2:
+        return None
+    return Candidates(sorted(chosen), (yield from _all_objects(sorted(chosen))))
+
+
+def _total(packs: Iterable[Plain]) -> tuple[int, int]:
+    """Give the bytes of packs, and how many of them are in no deltas."""
+    total = plain = 0
+    for one in packs:
+        total, plain = total + one.size, plain + one.plain_bytes
+    return total, plain
+
+
+def _chosen(found: Mapping[bytes, Plain], most_bytes: int) -> dict[bytes, Plain]:
+    chosen: dict[bytes, Plain] = {}
+    for stem, one in sorted(found.items(), key=lambda item: (-item[1].plain_bytes / item[1].size, item[0])):
+        if one.size <= most_bytes:
+            chosen[stem] = one
+            most_bytes -= one.size
+    return chosen
 
 
 def _looked_into(stem: bytes) -> Pieces[Plain | None]:

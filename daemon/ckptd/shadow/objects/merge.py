@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from ckptd.errors import from_os_error
-from ckptd.shadow.objects.deltas import DeltaRun, Plain, delta_candidates
+from ckptd.shadow.objects.deltas import Candidates, DeltaRun, Plain, delta_candidates
 from ckptd.shadow.objects.pieces import Pieces, beside
 from ckptd.shadow.objects.rewrite import Rewrite, hide_indexes_over_packs, hide_packs, remove_hidden
 from ckptd.shadow.objects.store import ObjectStore
@@ -62,29 +62,45 @@ def replacing(objects: ObjectStore, stems: Sequence[bytes], around: Around, *, a
         raise from_os_error(error, "remove packs from", objects.pack_dir) from error
 
 
-def making_deltas(objects: ObjectStore, known: dict[bytes, Plain], around: Around) -> Pieces[str | None]:
-    """Let a process of its own make deltas of what there is, if that is worth it; give why it has come to nothing.
+def making_deltas(
+    objects: ObjectStore,
+    known: dict[bytes, Plain],
+    around: Around,
+    most_bytes: int,
+    is_pressed: Callable[[], bool] = lambda: False,
+) -> Pieces[str | None]:
+    """Let processes make deltas of what there is, as far as that is worth it; give why it has come to nothing.
 
-    ``known`` is what has been found out of packs before. Raises DomainError where the disk refuses.
+    One after the other, each of up to ``most_bytes``; no further once something else ``is_pressed``. ``known`` is what
+    has been found out of packs before. Raises DomainError where the disk refuses.
     """
-    chosen = yield from delta_candidates(objects.pack_dir, free_bytes(objects), known)
-    if chosen is None:
-        return None
-    runs: list[DeltaRun] = []
-    try:
-        # To write down a hundred thousand ids, and to start a process, takes a moment.
-        yield from beside(lambda: runs.append(DeltaRun(objects.git_dir, chosen)))
-        (run,) = runs
-        while not run.is_done():
-            yield True
-        made = yield from run.taking(objects.pack_dir, around)
-        if made is None:
-            return f"no deltas were made: {run.failure}"
-        yield from replacing(objects, [stem for stem in chosen.stems if stem != made], around)
-    finally:
-        for run in runs:
-            run.close()
+    made: set[bytes] = set()
+    while not is_pressed():
+        chosen = yield from delta_candidates(objects.pack_dir, free_bytes(objects), known, most_bytes, made)
+        if chosen is None:
+            break
+        runs: list[DeltaRun] = []
+        try:
+            # To write down a hundred thousand ids, and to start a process, takes a moment.
+            yield from beside(partial(_begin, runs, objects.git_dir, chosen))
+            (run,) = runs
+            while not run.is_done():
+                yield True
+                if is_pressed():
+                    return None
+            stem = yield from run.taking(objects.pack_dir, around)
+            if stem is None:
+                return f"no deltas were made: {run.failure}"
+            made.add(stem)
+            yield from replacing(objects, [one for one in chosen.stems if one != stem], around)
+        finally:
+            for run in runs:
+                run.close()
     return None
+
+
+def _begin(runs: list[DeltaRun], git_dir: bytes, chosen: Candidates) -> None:
+    runs.append(DeltaRun(git_dir, chosen))
 
 
 def free_bytes(objects: ObjectStore) -> int:

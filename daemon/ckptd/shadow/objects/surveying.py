@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 SMALL_BYTES: Final = 64 * 1024 * 1024
-"""Packs above this size are rewritten only if something in them can go."""
+"""Packs above this size, or half of what is copied at once, are rewritten only if something in them can go."""
 
 MANY_ALIKE: Final = 16
 """So many packs of about the same size are merged by the saves that come next, and twice as many at most."""
@@ -30,8 +30,9 @@ MANY_ALIKE: Final = 16
 _ALIKE_UP_TO_BYTES: Final = (16 * 1024, 256 * 1024)
 _TIMES_LARGER: Final = 2
 
-_SLICE_BYTES: Final = 512 * 1024 * 1024
 _MARGIN_BYTES: Final = 16 * 1024 * 1024
+_WORTH_SHARE: Final = 4
+"""A pack of which at least this part can go is worth copying the rest, whether or not there is a need."""
 
 
 class PackFacts(NamedTuple):
@@ -123,46 +124,73 @@ def alike(sizes: Mapping[bytes, int]) -> list[bytes]:
     return [stem for _, stem in sorted(most)[: 2 * MANY_ALIKE]] if len(most) >= MANY_ALIKE else []
 
 
-def small_beside_others(sizes: Mapping[bytes, int]) -> list[bytes]:
+def small_beside_others(sizes: Mapping[bytes, int], slice_bytes: int) -> list[bytes]:
     """Choose the packs to merge when there is time: after it each is at least twice as large as all smaller ones.
 
-    So a byte is copied no more often than the logarithm of what there is, however many saves come.
+    So a byte is copied no more often than the logarithm of what there is, however many saves come. No more than
+    ``slice_bytes`` are: they stand there twice for a while.
     """
-    ordered = sorted((size, stem) for stem, size in sizes.items() if size <= SMALL_BYTES)
+    most = min(SMALL_BYTES, slice_bytes // 2)
+    ordered = sorted((size, stem) for stem, size in sizes.items() if size <= most)
     chosen = below = 0
     for number, (size, _) in enumerate(ordered):
+        if below + size > slice_bytes:
+            break
         if size < _TIMES_LARGER * below:
             chosen = number + 1
         below += size
     return [stem for _, stem in ordered[:chosen]]
 
 
-def slices(packs: Iterable[PackFacts], free_bytes: int) -> Slices:
+def slices(packs: Iterable[PackFacts], free_bytes: int, slice_bytes: int, spare_bytes: int | None = None) -> Slices:
     """Decide what is rewritten together: the packs with something to drop, and the small ones if there are several.
 
-    The new packs stand beside the old ones for a while, so each group has to fit into what is free by then: what a
-    group frees is counted only from the next one on.
+    The new packs stand beside the old ones for a while. So a group copies up to ``slice_bytes`` (only a pack that has
+    more than that to copy goes alone), and has to fit into what is free by then: what a group frees is counted only
+    from the next one on. What needs no copy goes first, then what frees the most for what is copied.
+
+    With ``spare_bytes`` it is only done as far as it is worth it, or as that many bytes have to go.
     """
     ready = [one for one in packs if one.why_left is None]
-    small = [one for one in ready if one.size <= SMALL_BYTES]
-    chosen = {one.stem: one for one in ready if one.dead} | {one.stem: one for one in small if len(small) > 1}
-    groups: list[list[bytes]] = []
-    too_large: list[bytes] = []
-    room, total = free_bytes - _MARGIN_BYTES, 0
+    small = [one for one in ready if one.size <= min(SMALL_BYTES, slice_bytes // 2)]
+    dead = sorted((one for one in ready if one.dead), key=_cost)
+    chosen = {one.stem: one for one in (dead if spare_bytes is None else _worth(dead, spare_bytes))}
+    chosen |= {one.stem: one for one in small if len(small) > 1}
+    groups = [[one.stem for one in chosen.values() if not one.live_bytes]]
+    room = free_bytes - _MARGIN_BYTES + sum(one.size for one in chosen.values() if not one.live_bytes)
+    left = sorted((one for one in chosen.values() if one.live_bytes), key=_cost)
+    while group := _next_group(left, room, slice_bytes):
+        room += sum(one.size - one.live_bytes for one in group)
+        left = [one for one in left if one not in group]
+        # One alone that has nothing to lose would be what it is.
+        if len(group) > 1 or group[0].dead:
+            groups.append([one.stem for one in group])
+    return Slices([group for group in groups if group], [one.stem for one in left])
+
+
+def _cost(pack: PackFacts) -> tuple[float, int, bytes]:
+    """Say what has to be copied for each byte that goes."""
+    return pack.live_bytes / pack.dead_bytes if pack.dead_bytes else float("inf"), pack.live_bytes, pack.stem
+
+
+def _worth(cheapest_first: Iterable[PackFacts], spare_bytes: int) -> Iterator[PackFacts]:
+    for one in cheapest_first:
+        if one.dead_bytes * _WORTH_SHARE >= one.size or spare_bytes > 0:
+            spare_bytes -= one.dead_bytes
+            yield one
+
+
+def _next_group(packs: Iterable[PackFacts], room: int, slice_bytes: int) -> list[PackFacts]:
     group: list[PackFacts] = []
-    for one in sorted(chosen.values(), key=lambda pack: (pack.live_bytes, pack.stem)):
-        if group and total + one.live_bytes > min(room, _SLICE_BYTES):
-            groups.append([each.stem for each in group])
-            room += sum(each.size for each in group) - total
-            group, total = [], 0
-        if one.live_bytes and one.live_bytes > room:
-            too_large.append(one.stem)
+    total = 0
+    for one in packs:
+        if one.live_bytes > room - total:
             continue
+        if group and total + one.live_bytes > slice_bytes:
+            break
         group.append(one)
         total += one.live_bytes
-    if group:
-        groups.append([each.stem for each in group])
-    return Slices(groups, too_large)
+    return group
 
 
 def left_overs(pack_dir: bytes, living: Sequence[bytes]) -> list[bytes]:

@@ -4,6 +4,8 @@ from typing import Final
 
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.links import Link, links
+from ckptd.shadow.objects.packfile import PackFile
+from ckptd.shadow.objects.pieces import Pieces, Portion, drained
 from ckptd.shadow.objects.store import ObjectStore
 
 __all__ = ["Weights"]
@@ -12,18 +14,38 @@ __all__ = ["Weights"]
 class Weights:
     """Counts references. Every checkpoint is added first; ``total`` are the packed bytes of all that is referred to.
 
-    Raises DomainError where a commit or tree cannot be read: then nobody knows what hangs on it.
+    learning() comes before that, and again where more has been stored meanwhile. Raises DomainError where a commit or
+    tree cannot be read: then nobody knows what hangs on it.
     """
 
     def __init__(self, objects: ObjectStore) -> None:
         self.total = 0
         self._objects = objects
-        self._sizes: Final = objects.packed_sizes()
+        self._packs: set[bytes] = set()
+        self._sizes: Final[dict[bytes, int]] = {}
         self._counts: dict[bytes, int] = {}
+
+    def learning(self) -> Pieces[None]:
+        """Learn what objects take in the packs that have come."""
+        # An object that was copied into another pack takes there what it took.
+        for stem in self._objects.pack_sizes.keys() - self._packs:
+            pack = PackFile(stem + b".idx")
+            try:
+                for part in pack.parts():
+                    self._sizes.update((entry.oid, entry.end - entry.start) for entry in part)
+                    yield False
+            finally:
+                pack.close()
+            self._packs.add(stem)
 
     def add(self, root: bytes) -> None:
         """Count a reference to a commit, and all that hangs on it if it is the first."""
+        drained(self.adding(root))
+
+    def adding(self, root: bytes) -> Pieces[None]:
+        """Do so in pieces."""
         stack = [Link(b"commit", root)]
+        portion = Portion()
         while stack:
             link = stack.pop()
             count = self._counts.get(link.oid, 0)
@@ -31,6 +53,8 @@ class Weights:
             if not count:
                 self.total += self._sizes.get(link.oid, 0)
                 stack.extend(self._below(link))
+            if portion.is_full(link.kind != b"blob"):
+                yield False
 
     def remove(self, root: bytes) -> int:
         """Take a reference to a commit away; give the bytes that nothing refers to any more."""

@@ -1,8 +1,14 @@
 """The size cap of a store, and whether what nobody thins takes more by itself."""
 
+from typing import Final
+
 from ckptd.shadow.objects.store import ObjectStore
 
 __all__ = ["Cap"]
+
+_LEAST_BYTES: Final = 8 * 1024 * 1024
+_MOST_BYTES: Final = 512 * 1024 * 1024
+_SHARE: Final = 16
 
 
 class Cap:
@@ -11,13 +17,22 @@ class Cap:
     def __init__(self, objects: ObjectStore, max_bytes: int) -> None:
         self._objects = objects
         self._max_bytes = max_bytes
-        self._waste = max_bytes // 16
+        self._waste = max_bytes // _SHARE
         self._left: int | None = None
         self._looked_at: int | None = None
 
     def is_over(self) -> bool:
         """Whether the store takes more, be it needed or not."""
         return self._objects.packed_bytes() > self._max_bytes
+
+    def excess_bytes(self) -> int:
+        """Give how much has to go for the store not to be above the cap any more."""
+        return max(0, self._objects.packed_bytes() - self._max_bytes)
+
+    @property
+    def slice_bytes(self) -> int:
+        """How much may stand beside what is there while packs are made new: none is to be larger, then."""
+        return min(max(self._waste, _LEAST_BYTES), _MOST_BYTES)
 
     def is_wasteful(self) -> bool:
         """Whether the store is above the cap by what nothing needs: what was removed before it was last opened, too."""

@@ -42,13 +42,14 @@ class Extent(NamedTuple):
     """How far a collection goes: with ``keep_all`` it removes nothing, and only makes few packs and refs of many.
 
     ``keep_model``: what the model alone knows stays, so that no save has to read it again. ``leave_packs``: packs stay
-    as they are.
+    as they are. ``sparing``: what can go stays where it takes little, unless the store is above its cap by it.
     """
 
     dry_run: bool = False
     keep_all: bool = False
     keep_model: bool = False
     leave_packs: bool = False
+    sparing: bool = False
 
 
 class Collection:
@@ -64,6 +65,8 @@ class Collection:
         self._keep_all = extent.keep_all
         self._keep_model = extent.keep_model
         self._leave_packs = extent.leave_packs
+        self._sparing = extent.sparing
+        self._is_urgent = False
         self._kept_model: DirNode | None = None
         self._removed = 0
         self._removed_bytes = 0
@@ -143,8 +146,7 @@ class Collection:
             self._removed_bytes = sum(one.dead_bytes for one in packs if one.why_left is None)
         elif not self._leave_packs:
             yield from self._rewrite_packs(packs)
-            failure = yield from making_deltas(self._repo.objects, {}, self._repo.repacking)
-            self._notes += [failure] if failure is not None else []
+            yield from self._make_deltas()
         self._tell_left(packs)
         if not (self._keep_all or self._dry_run):
             self._repo.gone = 0
@@ -228,7 +230,10 @@ class Collection:
         return not begun or not used or (_is_stale(path) and not name.endswith(b".lock"))
 
     def _rewrite_packs(self, packs: list[PackFacts]) -> Pieces[None]:
-        groups = slices(packs, free_bytes(self._repo.objects))
+        cap = self._repo.cap
+        spare = cap.excess_bytes() if self._sparing else None
+        self._is_urgent = bool(spare)
+        groups = slices(packs, free_bytes(self._repo.objects), cap.slice_bytes, spare)
         if groups.too_large:
             self._notes.append(f"{len(groups.too_large)} packs are too large to be copied into the space that is free")
         for group in groups.groups:
@@ -255,6 +260,15 @@ class Collection:
         for stem, why in rewrite.left.items():
             self._notes.append(f"{os.fsdecode(os.path.basename(stem))} is left as it is: {why}")
         self._let_go()
+
+    def _make_deltas(self) -> Pieces[None]:
+        if self._is_urgent:
+            # They would take long, and room.
+            return
+        repo = self._repo
+        give_up = repo.cap.is_over if self._sparing else lambda: False
+        failure = yield from making_deltas(repo.objects, {}, repo.repacking, repo.cap.slice_bytes, give_up)
+        self._notes += [failure] if failure is not None else []
 
     def _take_loose(self) -> Pieces[None]:
         drained(self._mark())

@@ -8,8 +8,6 @@ from enum import Enum
 from itertools import count
 from typing import Final, NamedTuple
 
-from ckpt_protocol.store import ThinParams
-from ckpt_protocol.structs import Worktree, to_wire
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.deltas import Plain
 from ckptd.shadow.objects.merge import free_bytes, making_deltas, merging
@@ -25,7 +23,7 @@ __all__ = ["Chore", "Housekeeper", "Situation", "next_chore"]
 
 _logger = logging.getLogger(__name__)
 
-_STEP_S: Final = 0.05
+_PAUSE_S: Final = 0.001
 _MANY_LOOSE_REFS: Final = 1_000
 _MANY_PACKS: Final = 8
 _MANY_LOOSE_OBJECT_FOLDERS: Final = 16
@@ -80,9 +78,12 @@ def next_chore(now: Situation) -> Chore | None:
         return Chore.REMEMBER
     if now.is_strewn:
         return Chore.RELEASE
+    if now.gone and now.over_cap:
+        # Before it is weighed again: what is left of it stands in the way.
+        return Chore.COLLECT
     if now.new >= _MANY_NEW or now.weighing_due:
         return Chore.THIN
-    if now.gone >= _MANY_GONE or (now.gone and now.over_cap) or now.wasteful:
+    if now.gone >= _MANY_GONE or now.wasteful:
         return Chore.COLLECT
     if now.packs - now.done_packs > _MANY_PACKS:
         return Chore.MERGE
@@ -98,6 +99,7 @@ class Housekeeper:
         self._repo = repository
         self._thinner = thinner
         self._under_way: Pieces[None] | None = None
+        self._presses = False
         self._beside_saves: Pieces[None] | None = None
         self._pieces_a_save = 0
         self._unmergeable: set[bytes] = set()
@@ -107,24 +109,50 @@ class Housekeeper:
         self._has_collected = False
         self._thinned_at = _last_thinning(repository)
 
-    def tend(self, is_wanted: Callable[[], bool] = lambda: False) -> bool:
+    def tend(self, is_wanted: Callable[[], bool], at_most_s: float) -> bool:
         """Do a little, if there is something to do; tell whether there is more. Raises nothing that is no bug.
 
         It ends early, after any piece, once it ``is_wanted`` for something else. It begins with nothing while somebody
         has asked for a collection.
         """
-        end = time.monotonic() + _STEP_S
+        end = time.monotonic() + at_most_s
+
+        def is_over() -> bool:
+            return is_wanted() or time.monotonic() > end
+
+        more = self._go_on(is_over)
+        while more and self._is_pressed() and not is_over():
+            if self._beside_saves is not None:
+                time.sleep(_PAUSE_S)
+            more = self._go_on(is_over)
+        self._repo.is_pressed = more and self._is_pressed()
+        return more
+
+    def _is_pressed(self) -> bool:
+        """Tell whether what is under way, or is to come, brings a store below its cap that grows meanwhile."""
+        cap = self._repo.cap
+        if self._under_way is not None and self._presses:
+            return True
+        return cap.is_weighing_due() or (
+            self._under_way is None and cap.is_over() and self._repo.gone > self._left_gone
+        )
+
+    def _go_on(self, is_over: Callable[[], bool]) -> bool:
+        """Go on with what is under way, or begin with what comes next; tell whether there may be more."""
         if self._beside_saves is not None:
-            self._go_on_beside(lambda: is_wanted() or time.monotonic() > end)
+            self._go_on_beside(is_over)
             return True
         try:
             if self._under_way is None:
                 chore = None if self._repo.collecting else next_chore(self._look())
                 if chore is None:
                     return False
+                self._presses = chore in (Chore.THIN, Chore.COLLECT) and self._is_pressed()
                 self._under_way = self._do(chore)
             for waits in self._under_way:
-                if waits or is_wanted() or time.monotonic() > end:
+                if waits and self._presses:
+                    time.sleep(_PAUSE_S)
+                if is_over() or (waits and not self._presses):
                     return True
         except DomainError as error:
             # Another time: by then there may be space, or whoever asked for a collection is served.
@@ -198,16 +226,18 @@ class Housekeeper:
             yield from self._merge()
         else:
             tidy = chore is Chore.TIDY
-            yield from self._collect(Extent(keep_all=tidy, keep_model=True, leave_packs=tidy))
+            yield from self._collect(Extent(keep_all=tidy, keep_model=True, leave_packs=tidy, sparing=True))
 
     def _merge(self) -> Pieces[None]:
         repo = self._repo
         try:
             sizes = pack_sizes(repo.objects.pack_dir)
-            chosen = small_beside_others(sizes)
+            chosen = small_beside_others(sizes, repo.cap.slice_bytes)
             if sum(sizes[stem] for stem in chosen) + _LAST_ROOM_BYTES < free_bytes(repo.objects):
                 yield from merging(repo.objects, chosen, repo.repacking)
-            failure = yield from making_deltas(repo.objects, self._known_packs, repo.repacking)
+            failure = yield from making_deltas(
+                repo.objects, self._known_packs, repo.repacking, repo.cap.slice_bytes, repo.cap.is_over
+            )
             if failure is not None:
                 _logger.info("%s", failure)
         finally:
@@ -217,20 +247,10 @@ class Housekeeper:
     def _thin(self) -> Pieces[None]:
         # Also where it comes to nothing: what is damaged now is damaged at the next look.
         self._thinned_at = self._repo.next_seq
-        yield from _each(self._thinner.warm())
-        if self._repo.cap.is_over():
+        by_cap = self._repo.cap.is_over()
+        if by_cap:
             self._repo.cap.looking()
-            self._thinner.thin(self._own_request(), Asker.of_the_daemon())
-        else:
-            self._thinner.by_rule(os.urandom(16).hex(), Asker.of_the_daemon())
-
-    def _own_request(self) -> ThinParams:
-        repo = self._repo
-        return ThinParams(
-            checkpoint_dir=to_wire(os.path.dirname(repo.folder)),
-            worktree=Worktree(path=to_wire(repo.worktree)),
-            token=os.urandom(16).hex(),
-        )
+        yield from self._thinner.thinning(os.urandom(16).hex(), Asker.of_the_daemon(), by_cap=by_cap)
 
     def _collect(self, extent: Extent) -> Pieces[None]:
         collection = Collection(self._repo, extent)

@@ -109,9 +109,14 @@ class StoreWriter:
         """Remove the checkpoints that go by rule."""
         return self._thinner.thin(params, Asker(caller))
 
-    def tend(self, is_wanted: Callable[[], bool] = lambda: False) -> bool:
+    @property
+    def is_pressed(self) -> bool:
+        """Whether tend() must not wait for a rest."""
+        return self._repo.is_pressed
+
+    def tend(self, is_wanted: Callable[[], bool] = lambda: False, at_most_s: float = 0.05) -> bool:
         """Do a little of what keeps the store small and quick; tell whether there is more."""
-        return self._housekeeper.tend(is_wanted)
+        return self._housekeeper.tend(is_wanted, at_most_s)
 
     def diff(self, params: checkpoint.DiffParams, caller: AskerLike) -> checkpoint.DiffResult:
         """Give a piece of a patch."""

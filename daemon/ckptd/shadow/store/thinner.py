@@ -1,12 +1,11 @@
 """Thinning: history loses by rule what nobody would miss."""
 
-from collections.abc import Iterator
-
 import msgspec
 
 from ckpt_protocol.checkpoint import DroppedCheckpoint
 from ckpt_protocol.store import ThinParams, ThinResult
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.pieces import Pieces, drained
 from ckptd.shadow.objects.weights import Weights
 from ckptd.shadow.record.checkpoint import Checkpoint
 from ckptd.shadow.record.oplog import Dropped
@@ -43,24 +42,41 @@ class Thinner:
             self._remove(params.token, result, asker)
         return result
 
-    def by_rule(self, token: str, asker: Asker) -> int:
-        """Remove what goes by rule alone, without a look at the size of anything; give how many went."""
-        known = self._known()
-        gone = thinned(self._items(known), self._repo.settings.keep, self._repo.clock())
-        if gone:
-            self._remove(token, self._result([known[seq] for seq in gone], 0, 0, dry_run=False), asker)
-        return len(gone)
+    def thinning(self, token: str, asker: Asker, *, by_cap: bool) -> Pieces[None]:
+        """Remove what goes by rule, and ``by_cap`` what the size cap wants, in pieces; errors as thin() has them.
 
-    def warm(self) -> Iterator[None]:
-        """Read all checkpoints that by_rule() will look at, one at a time."""
+        Others may save and drop in between: what has come or gone meanwhile is looked at before anything is decided.
+        Without the cap nothing is weighed.
+        """
         for one in self._repo.lookup.by_seq().values():
             self._repo.lookup.is_readable(one)
-            yield
+            yield False
+        if by_cap:
+            result = self._decide((yield from self._weighing()), dry_run=False)
+        else:
+            known = self._known()
+            gone = thinned(self._items(known), self._repo.settings.keep, self._repo.clock())
+            result = self._result([known[seq] for seq in gone], 0, 0, dry_run=False)
+        if result.dropped:
+            self._remove(token, result, asker)
+
+    def _weighing(self) -> Pieces[Weights]:
+        lookup, weights, weighed = self._repo.lookup, Weights(self._repo.objects), set[str]()
+        while new := lookup.ids() - weighed:
+            yield from weights.learning()
+            for one in new & lookup.ids():
+                yield from weights.adding(bytes.fromhex(one))
+                weighed.add(one)
+        for one in weighed - lookup.ids():
+            weights.remove(bytes.fromhex(one))
+        return weights
 
     def _plan(self, asker: Asker, *, dry_run: bool) -> ThinResult:
+        return self._decide(self._weigh(asker), dry_run=dry_run)
+
+    def _decide(self, weights: Weights, *, dry_run: bool) -> ThinResult:
         repo, known = self._repo, self._known()
         items = self._items(known)
-        weights = self._weigh(asker)
         before = weights.total
         by_rule = thinned(items, repo.settings.keep, repo.clock())
         for seq in by_rule:
@@ -93,6 +109,8 @@ class Thinner:
     def _weigh(self, asker: Asker) -> Weights:
         ids = list(self._repo.lookup.ids())
         weights, tell = Weights(self._repo.objects), asker.progress_of("weigh", len(ids))
+        self._repo.objects.refresh()
+        drained(weights.learning())
         for number, one in enumerate(ids, 1):
             if asker.is_cancelled():
                 raise DomainError("cancelled", "the thinning was called off; nothing was removed")
