@@ -337,6 +337,30 @@ def test_automatic_checkpoints_are_thinned_by_themselves_and_their_space_comes_b
     verify(desk.folder)
 
 
+def test_saves_that_come_while_it_collects_leave_few_packs(desk, monkeypatch):
+    wait_at_once(monkeypatch)
+    desk.configure(keep=Keep(5, 0, 0, 0))
+    for number in range(215):
+        desk.write(b"f", b"%d\n" % number * 20)
+        desk.save(kind="auto" if number else "manual")
+    while not desk.repo.collecting:
+        assert desk.writer.tend(lambda: True)
+    # It goes on by a piece after each ten saves, wherever that comes: what both do to packs must not meet.
+    for number in range(150):
+        desk.write(b"g", b"%d\n" % number)
+        desk.save()
+        if not number % 10:
+            desk.writer.tend(lambda: True)
+        assert desk.repo.objects.pack_count < 80
+    assert desk.repo.collecting
+    tend(desk)
+    assert not desk.repo.collecting
+    newest = desk.list(limit=1).checkpoints[0].seq
+    assert [desk.cat(f"#{newest - back}", b"g") for back in (0, 50, 149)] == [b"149\n", b"99\n", b"0\n"]
+    assert desk.cat("#1", b"f") == b"0\n" * 20
+    verify(desk.folder)
+
+
 def test_what_a_save_that_came_to_nothing_has_hashed_stays_for_the_next_one(desk):
     desk.configure(keep=Keep(0, 0, 0, 0))
     desk.settle()

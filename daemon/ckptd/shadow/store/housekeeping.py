@@ -103,6 +103,7 @@ class Housekeeper:
         self._beside_saves: Pieces[None] | None = None
         self._pieces_a_save = 0
         self._unmergeable: set[bytes] = set()
+        self._being_collected: frozenset[bytes] = frozenset()
         self._known_packs: dict[bytes, Plain] = {}
         self._done_packs = 0
         self._left_gone = 0
@@ -170,10 +171,12 @@ class Housekeeper:
         for the disk.
         """
         if self._beside_saves is None:
-            if self._repo.collecting:
+            if self._repo.collecting and self._under_way is None:
+                # Somebody has asked for it, so that it goes on.
                 return
             sizes = self._repo.objects.pack_sizes
-            chosen = alike({stem: size for stem, size in sizes.items() if stem not in self._unmergeable})
+            left = self._unmergeable | self._being_collected
+            chosen = alike({stem: size for stem, size in sizes.items() if stem not in left})
             if not chosen:
                 return
             self._unmergeable = {stem for stem in self._unmergeable if stem in sizes}
@@ -254,10 +257,13 @@ class Housekeeper:
 
     def _collect(self, extent: Extent) -> Pieces[None]:
         collection = Collection(self._repo, extent)
+        # It may rest for long while saves come: they go on merging their own.
+        self._being_collected = frozenset(self._repo.objects.pack_sizes)
         try:
             yield from collection.pieces()
         finally:
             collection.close()
+            self._being_collected = frozenset()
             # Also where it came to nothing: what is damaged now is damaged at the next look.
             self._left_gone = self._repo.gone
             self._has_collected |= not extent.keep_all
