@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
 from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
+from support.tiny_disk import fill, tiny_disk
 from support.worktrees import opened_files
 
 pytestmark = pytest.mark.core
@@ -38,6 +39,42 @@ def test_what_is_written_is_read(tmp_path: Path):
     assert (again.next_number, again.next_seq) == (3, 3)
     again.close()
     assert os.stat(tmp_path / "log").st_mode & 0o077 == 0
+
+
+def test_what_a_full_disk_refuses_comes_with_the_next_line(tmp_path: Path):
+    with tiny_disk(os.fsencode(tmp_path), 64):
+        log = _log(tmp_path)
+        log.write(_intent(1))
+        log.write(Outcome(n=1))
+        with open(tmp_path / "log", "ab") as file:
+            file.write(b" " * (-os.path.getsize(tmp_path / "log") % 4096 - 1) + b"\n")
+        filler = fill(os.fsencode(tmp_path))
+        assert not log.conclude(_intent(2, verb="drop"))
+        assert not log.conclude(Outcome(n=2))
+        log.catch_up()
+        assert list(log.intents) == [1, 2]
+        assert _read(tmp_path) == ([1], [1])
+        os.unlink(filler)
+        log.write(_intent(3))
+        assert _read(tmp_path) == ([1, 2, 3], [1, 2])
+        filler = fill(os.fsencode(tmp_path))
+        with open(tmp_path / "log", "ab") as file:
+            file.write(b" " * (-os.path.getsize(tmp_path / "log") % 4096 - 1) + b"\n")
+        assert not log.conclude(Outcome(n=3))
+        os.unlink(filler)
+        log.catch_up()
+        log.catch_up()
+        assert _read(tmp_path) == ([1, 2, 3], [1, 2, 3])
+        assert (tmp_path / "log").read_bytes().count(b'"outcome"') == 3
+        log.close()
+
+
+def _read(place: Path) -> tuple[list[int], list[int]]:
+    log = _log(place)
+    try:
+        return list(log.intents), list(log.outcomes)
+    finally:
+        log.close()
 
 
 def test_answers_by_token(tmp_path: Path):

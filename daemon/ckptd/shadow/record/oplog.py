@@ -11,7 +11,7 @@ the operations that it no longer holds had come to.
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -134,6 +134,7 @@ class OperationLog:
         self._next_seq = 1
         self.mark = NO_MARK
         self.damaged_lines = 0
+        self._owed: Final[list[Intent | Outcome]] = []
         self._fd = self._open()
         self._read()
 
@@ -179,7 +180,14 @@ class OperationLog:
 
         A DomainError of the block takes the line back, and goes through. Raises DomainError where the disk refuses.
         """
-        data = self._encoder.encode(line) + b"\n"
+        with self._appending(line) as unsynced:
+            yield unsynced
+        self._note(line)
+
+    @contextlib.contextmanager
+    def _appending(self, *lines: Intent | Outcome) -> Iterator[Unsynced]:
+        """Append lines behind those that the disk has refused before."""
+        data = self._encoded([*self._owed, *lines])
         try:
             start = os.lseek(self._fd, 0, os.SEEK_END)
             try:
@@ -195,20 +203,31 @@ class OperationLog:
         except OSError as error:
             raise from_os_error(error, "write the operation log", self._path) from error
         reach("log-durable")
-        self._note(line)
+        self._owed.clear()
 
     def conclude(self, outcome: Intent | Outcome, *, durable: bool = True) -> bool:
         """Write an outcome of what is done already: where the disk refuses it, it still holds for this process.
 
-        Opening the store finds it out again, as after a crash. False tells that it is not on disk.
+        It comes with the next line that the disk takes; until then opening the store finds it out again, as after a
+        crash. False tells that it is not on disk.
         """
         try:
             self.write(outcome, durable=durable)
         except DomainError as error:
             _logger.warning("%s", error)
+            self._owed.append(outcome)
             self._note(outcome)
             return False
         return True
+
+    def catch_up(self) -> None:
+        """Write what the disk has refused before, if it takes it by now."""
+        if self._owed:
+            with contextlib.suppress(DomainError), self._appending() as unsynced:
+                sync_together([unsynced])
+
+    def _encoded(self, lines: Iterable[Intent | Outcome | Mark]) -> bytes:
+        return b"".join(self._encoder.encode(line) + b"\n" for line in lines)
 
     @property
     def size_bytes(self) -> int:
@@ -234,7 +253,8 @@ class OperationLog:
         _keep_beside(self._path)
         reach("log-kept")
         try:
-            self._replace(b"".join(self._encoder.encode(line) + b"\n" for line in lines))
+            self._replace(self._encoded(lines))
+            self._owed.clear()
             self._forget()
             for line in lines:
                 self._note(line)

@@ -287,6 +287,9 @@ class Collection:
 
     def _answer(self) -> GcResult:
         self._repo.objects.refresh()
+        # What a full disk has refused may have room now.
+        if not self._dry_run:
+            self._repo.log.catch_up()
         return GcResult(
             bytes_before=self._before[0],
             bytes_after=folder_bytes(self._repo.folder),

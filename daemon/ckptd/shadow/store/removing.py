@@ -80,13 +80,20 @@ def begin_removal(
         if error.kind != "no_space":
             raise
         # On a full disk removing must work all the same: each ref goes by itself, and head can be found out again.
+        repo.make_room()
         repo.log.conclude(intent)
     return intent
 
 
 def finish_removal(repo: Repository, intent: Intent) -> None:
     """Let them go. Raises DomainError where the disk refuses; opening the store goes on with it."""
-    finish_drop(intent, repo.log, repo.refs)
+    try:
+        finish_drop(intent, repo.log, repo.refs)
+    except DomainError as error:
+        if error.kind != "no_space":
+            raise
+        repo.make_room()
+        finish_drop(intent, repo.log, repo.refs)
     repo.gone += len(intent.dropped)
     if intent.after != repo.head:
         repo.set_head(intent.after)

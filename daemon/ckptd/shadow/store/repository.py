@@ -452,6 +452,13 @@ class Repository:
             self.model = without_lost(self.model, self.objects.known())
             self._unwritten = True
 
+    def make_room(self) -> None:
+        """Let go of files that can be made again, or are there for people alone, where the disk has no room at all."""
+        for path in (self._model_path, os.path.join(self.folder, b"ckpt", b"log.old")):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        self._unwritten = True
+
     @contextlib.contextmanager
     def forgetting(self) -> Iterator[None]:
         """Let what is removed in here leave the model, also where it comes to a bad end."""
@@ -535,6 +542,7 @@ class Repository:
     def close(self) -> None:
         """Write what is worth keeping and let go of all files."""
         self.write_model()
+        self.log.catch_up()
         self._let_go()
 
     def _let_go(self) -> None:
