@@ -33,7 +33,7 @@ EXIT_DAEMON: Final = 60
 EXIT_BUG: Final = 70
 
 _SWITCH_INTERVAL_S: Final = 0.0005
-_GC_THRESHOLDS: Final = (20_000, 5, 500)
+_GC_THRESHOLDS: Final = (10_000, 4, 1250)
 _PATIENCE_S: Final = 60.0
 _NOT_OURS: Final = ("GIT_", "PYTHONWARNINGS")
 """Variables about other programs, which the processes of the daemon do not inherit either."""

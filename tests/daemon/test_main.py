@@ -244,8 +244,8 @@ print(*most)
 def test_no_collection_of_young_objects_looks_at_many_at_once() -> None:
     done = subprocess.run([sys.executable, "-c", _COLLECTING], env=_with_path(), capture_output=True, check=True)
     youngest, young = map(int, done.stdout.split())
-    assert 0 < youngest < 30_000
-    assert 0 < young < 150_000
+    assert 0 < youngest < 20_000
+    assert 0 < young < 80_000
 
 
 def _with_path() -> dict[str, str]:

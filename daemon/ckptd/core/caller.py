@@ -30,6 +30,18 @@ class Progress(NamedTuple):
 WAITING = Progress("waiting")
 
 
+class _Noted:
+    """Keeps what it is told. A caller that referred to itself would be garbage that has to be looked for."""
+
+    __slots__ = ("at",)
+
+    def __init__(self) -> None:
+        self.at = WAITING
+
+    def __call__(self, phase: str, done: int, total: int, done_bytes: int) -> None:
+        self.at = Progress(phase, done, total, done_bytes)
+
+
 class Caller:
     """Who asks, for the record of an operation, and the way to call it off.
 
@@ -42,7 +54,7 @@ class Caller:
     __slots__ = (
         "_called_off",
         "_listeners",
-        "at",
+        "_noted",
         "cancelled",
         "client",
         "owner",
@@ -63,8 +75,8 @@ class Caller:
         self.session = session
         self.owner = owner
         self.since_s = time.monotonic()
-        self.at = WAITING
-        self.progress = progress or self._note
+        self._noted = _Noted()
+        self.progress: Callable[[str, int, int, int], None] = progress or self._noted
         self.cancelled = threading.Event()
         self._called_off = False
         self.why: Reason = "cancelled"
@@ -94,8 +106,10 @@ class Caller:
         if self.cancelled.is_set():
             raise DomainError("cancelled", "the request was called off before its turn came; nothing was done")
 
-    def _note(self, phase: str, done: int, total: int, done_bytes: int) -> None:
-        self.at = Progress(phase, done, total, done_bytes)
+    @property
+    def at(self) -> Progress:
+        """How far it is, as it was told last."""
+        return self._noted.at
 
 
 async def unless_called_off(caller: Caller, waiting: Awaitable[R]) -> R:

@@ -58,15 +58,11 @@ class Coverage:
     """
 
     def __init__(self, objects: ObjectStore, root: DirectoryView, info: Info | None) -> None:
-        self._objects = objects
-        self._root = root
         self._blind = info is None
         outside = info.rules if info is not None else OutsideRules()
-        self._git_excludes = dict(outside.git_excludes)
-        self._ignore_files = {GITIGNORE: dict(outside.gitignores), CKPTIGNORE: dict(outside.ckptignores)}
         self._left_out = {item.path for item in (*info.skipped, *info.excluded)} if info is not None else set()
         chain = IgnoreChain.root(options=outside.options, global_excludes=outside.global_excludes)
-        self._rules = IgnoreRules(chain, self._read)
+        self._rules = IgnoreRules(chain, _IgnoreFiles(objects, root, outside).read)
 
     def says_absent(self, path: bytes, *, is_dir: bool) -> bool:
         """Tell whether a path that is not in the checkpoint's tree was really not there when it was made.
@@ -85,7 +81,18 @@ class Coverage:
         # The worktree's own directory, if it could not be listed.
         return b"" in self._left_out
 
-    def _read(self, directory: bytes) -> tuple[bytes | None, bytes | None, bytes | None]:
+
+class _IgnoreFiles:
+    """The ignore files of a checkpoint. Nothing refers to it in turn: the whole tree would live until it is found out
+    that nobody needs it."""
+
+    def __init__(self, objects: ObjectStore, root: DirectoryView, outside: OutsideRules) -> None:
+        self._objects = objects
+        self._root = root
+        self._git_excludes = dict(outside.git_excludes)
+        self._ignore_files = {GITIGNORE: dict(outside.gitignores), CKPTIGNORE: dict(outside.ckptignores)}
+
+    def read(self, directory: bytes) -> tuple[bytes | None, bytes | None, bytes | None]:
         view = find_view(self._root, directory)
         return (
             self._ignore_file(view, directory, GITIGNORE),
