@@ -17,6 +17,7 @@ from ckptd.core.ports import Caller
 from ckptd.shadow.objects import surveying
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.record.logtrim import Bounds
+from ckptd.shadow.restore.crew import Crew
 from ckptd.shadow.store import carrying, housekeeping
 from support import effort
 from support.merged import merge_packs
@@ -262,7 +263,7 @@ def undo(desk: Desk, token: str) -> object:
 @pytest.mark.parametrize("threads", [False, True])
 def test_a_reset(desk: Desk, monkeypatch, threads: bool):
     if threads:
-        monkeypatch.setattr(carrying, "ALONE_UNTIL", 0)
+        monkeypatch.setattr(carrying, "new_crew", lambda: Crew(2, 0))
     known = history(desk)
     first = next(iter(known))
     counts = play_restore(desk, lambda desk, token: desk.reset(first, token=token), known, known[first])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ckptd.shadow.restore.crew import Crew
+from ckptd.shadow.restore.crew import MEASURED, Crew
 
 pytestmark = pytest.mark.core
 
@@ -40,21 +40,61 @@ def test_with_helpers_several_are_done_at_once():
         threads.add(threading.get_ident())
         every.wait(60)
 
-    Crew(2).do([meet] * 6)
+    Crew(2, 0).do([meet] * 6)
     assert len(threads) == 3
     assert threading.get_ident() in threads
+
+
+def noting(crew: Crew, waits_s: list[float], threads: list[int]) -> list[Callable[[], None]]:
+    def note(wait_s: float) -> None:
+        threads.append(threading.get_ident())
+        crew.note(wait_s)
+
+    return [lambda wait_s=wait_s: note(wait_s) for wait_s in waits_s]  # type: ignore[misc]
+
+
+def test_helpers_come_when_what_is_waited_for_takes_long():
+    both = threading.Barrier(2)
+    threads: list[int] = []
+
+    def meet() -> None:
+        both.wait(60)
+
+    crew = Crew(1, 0.001)
+    crew.do([*noting(crew, [0.0011] * MEASURED, threads), meet, meet])
+    assert set(threads) == {threading.get_ident()}
+    # And from then on at once.
+    crew.do([meet, meet])
+
+
+@pytest.mark.parametrize(
+    "waits_s",
+    [
+        [0.001] * MEASURED,
+        # Too few to tell; then less than half, held up by something else; and what comes later.
+        [1.0] * (MEASURED - 1),
+        [*[1.0] * (MEASURED // 2 - 1), *[0.0] * MEASURED],
+        [*[0.0] * MEASURED, *[1.0] * MEASURED],
+    ],
+)
+def test_no_helpers_come_where_nothing_takes_long(waits_s: list[float]):
+    threads: list[int] = []
+    crew = Crew(2, 0.001)
+    crew.do(noting(crew, waits_s, threads))
+    crew.do([lambda: threads.append(threading.get_ident())] * 50)
+    assert set(threads) == {threading.get_ident()}
 
 
 def test_all_is_done_in_the_end_however_much_there_is():
     for count in (0, 1, 2, 10, 200):
         done: list[int] = []
-        Crew(3).do(numbered(done, count))
+        Crew(3, 0).do(numbered(done, count))
         assert sorted(done) == list(range(count))
 
 
 def test_one_piece_alone_is_done_by_the_caller():
     threads: set[int] = set()
-    Crew(2).do([lambda: threads.add(threading.get_ident())])
+    Crew(2, 0).do([lambda: threads.add(threading.get_ident())])
     assert threads == {threading.get_ident()}
 
 
@@ -74,7 +114,7 @@ def test_what_a_piece_raises_is_told_when_all_that_was_begun_has_ended(helpers: 
 
     meeting = [lambda: meet(True), *[lambda: meet(False)] * helpers]
     with pytest.raises(BrokenError):
-        Crew(helpers).do([*meeting, *numbered(late, 1000)])
+        Crew(helpers, 0).do([*meeting, *numbered(late, 1000)])
     assert len(begun) == helpers + 1
     assert len(ended) == helpers
     # The others may have begun some more before they heard of it.
@@ -87,15 +127,15 @@ def test_where_no_thread_can_be_had_it_is_done_without(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     threads: set[int] = set()
-    Crew(2).do([lambda: threads.add(threading.get_ident())] * 10)
+    Crew(2, 0).do([lambda: threads.add(threading.get_ident())] * 10)
     assert threads == {threading.get_ident()}
 
 
 def test_no_thread_is_left():
     before = threading.active_count()
     done: list[int] = []
-    Crew(2).do(numbered(done, 10))
+    Crew(2, 0).do(numbered(done, 10))
     with pytest.raises(BrokenError):
-        Crew(2).do([broken] * 10)
+        Crew(2, 0).do([broken] * 10)
     assert len(done) == 10
     assert threading.active_count() == before

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckptd.shadow.restore.batch import Batch, Tools
+from ckptd.shadow.restore.crew import Crew
 from ckptd.shadow.restore.exchange import Renamer
 from ckptd.shadow.restore.look import Refused
-from ckptd.shadow.restore.writer import ALONE_UNTIL, BATCH_STEPS
+from ckptd.shadow.restore.writer import BATCH_STEPS
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
 from support.restoring import Contents, file, leftovers, link, restore, snapshot, steps_between
@@ -63,7 +64,7 @@ def remove(place: str) -> None:
     shutil.rmtree(place)
 
 
-def turns_into(one: dict, other: dict, renamer: Renamer | None, alone_until: int = ALONE_UNTIL) -> None:
+def turns_into(one: dict, other: dict, renamer: Renamer | None = None, **how) -> None:
     place = tempfile.mkdtemp(prefix="ckw")
     try:
         here, there = os.path.join(place, "here"), os.path.join(place, "there")
@@ -72,7 +73,7 @@ def turns_into(one: dict, other: dict, renamer: Renamer | None, alone_until: int
             build(root, tree)
         contents = Contents()
         steps = steps_between(snapshot(here, contents), snapshot(there, contents))
-        outcome = restore(here, steps, contents, renamer=renamer, alone_until=alone_until)
+        outcome = restore(here, steps, contents, renamer=renamer, **how)
         assert (outcome.failed, outcome.kept) == ([], [])
         assert sorted(outcome.written + outcome.deleted) == [step.path for step in steps]
         assert list(differences(here, there)) == []
@@ -91,7 +92,7 @@ def any_trees(examples: int):
 
 @any_trees(100)
 def test_any_tree_becomes_any_other(one, other):
-    turns_into(one, other, None)
+    turns_into(one, other)
 
 
 @any_trees(30)
@@ -100,8 +101,13 @@ def test_any_tree_becomes_any_other_without_exchange(one, other):
 
 
 @any_trees(60)
-def test_any_tree_becomes_any_other_with_threads_that_make_it_final(one, other):
-    turns_into(one, other, None, alone_until=0)
+def test_any_tree_becomes_any_other_with_helpers(one, other):
+    turns_into(one, other, crew=Crew(2, 0))
+
+
+@any_trees(60)
+def test_any_tree_becomes_any_other_where_room_is_short(one, other):
+    turns_into(one, other, roomy=False)
 
 
 def with_other_bits(tree: dict) -> dict:
@@ -375,22 +381,45 @@ def test_more_steps_than_a_batch_holds(tmp_path: Path):
         if name == "before-verify":
             highest = max(highest, sum(entry.startswith(".ckpt-") for entry in os.listdir(tmp_path)))
 
-    outcome = restore(
-        str(tmp_path), [Step(name, None, file(name)) for name in many], contents, hooks=at, alone_until=count
-    )
+    outcome = restore(str(tmp_path), [Step(name, None, file(name)) for name in many], contents, hooks=at)
     assert len(outcome.written) == count
     outcome = restore(
         str(tmp_path),
         [Step(name, file(name), file(b"x")) for name in many],
         Contents(b"x"),
         hooks=at,
-        alone_until=count,
     )
     assert len(outcome.written) == count
     assert highest == BATCH_STEPS
     outcome = restore(str(tmp_path), [Step(name, file(b"x"), None) for name in many], Contents(), hooks=at)
     assert len(outcome.deleted) == count
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("roomy", [True, False])
+def test_what_only_goes_does_so_before_anything_comes(tmp_path: Path, roomy: bool):
+    """Everywhere where room is short, else in its directory: in one go, unless a directory is to be made there."""
+    for name in ("d", "e", "large"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "gone").write_bytes(b"old")
+    many = [b"large/%d" % number for number in range(BATCH_STEPS)]
+    steps = [Step(b"%s/gone" % folder, file(b"old"), None) for folder in (b"d", b"e", b"large")]
+    steps += [Step(path, None, file(b"new")) for path in (b"d/Gone", b"d/z", b"e/Gone", *many)]
+    steps.append(Step(b"e/GONE", None, FOLDER))
+    done: list[str] = []
+
+    def at(point: str, path: bytes) -> None:
+        if point in ("opened", "aside", "created", "mkdir") and not path.startswith(b"large/"):
+            done.append(f"{point} {os.fsdecode(path)}")
+
+    assert restore(str(tmp_path), sorted(steps), Contents(b"old", b"new"), hooks=at, roomy=roomy).failed == []
+    before = ["opened e", "aside e/gone", "opened large"]
+    after = ["opened d", "created d/Gone", "created d/z", "opened e", "created e/Gone", "opened large"]
+    if roomy:
+        after.insert(1, "aside d/gone")
+    else:
+        before[:0] = ["opened d", "aside d/gone"]
+    assert done == [*before, "opened e", "mkdir e/GONE", *after]
 
 
 class Meeting:
@@ -413,7 +442,7 @@ class Meeting:
 
 def test_many_steps_are_done_in_several_directories_at_a_time(tmp_path: Path):
     """By threads, in any order but for directories, which go when they are empty; each is told of once."""
-    count = ALONE_UNTIL + 50
+    count = 150
     folder = State(DIRECTORY, b"", 0o755)
     for number in range(count):
         (tmp_path / f"d{number % 7}" / f"e{number}").mkdir(parents=True)
@@ -439,6 +468,7 @@ def test_many_steps_are_done_in_several_directories_at_a_time(tmp_path: Path):
         progress=lambda done, _bytes: told.append(done),
         # In the worktree's own directory there may be nobody to meet.
         hooks=lambda point, path: meetings[point].come() if point in meetings and b"/" in path else None,
+        crew=Crew(2, 0),
     )
     assert (outcome.failed, outcome.kept) == ([], [])
     assert snapshot(str(tmp_path), contents) == after

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from ckptd.shadow.restore.crew import Crew
 from ckptd.shadow.restore.exchange import EXCHANGE, Renamer, native_rename
-from ckptd.shadow.restore.writer import ALONE_UNTIL, Outcome
+from ckptd.shadow.restore.writer import Outcome
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.tree import DIRECTORY
 from support.restoring import Contents, file, leftovers, restore
@@ -542,11 +543,11 @@ ALL_POINTS = [
 ]
 
 
-@pytest.mark.parametrize("alone_until", [ALONE_UNTIL, 0], ids=["alone", "threads"])
+@pytest.mark.parametrize("crew", [Crew(0), Crew(2, 0)], ids=["alone", "helped"])
 @pytest.mark.parametrize("plain", [False, True], ids=["exchange", "plain"])
 @pytest.mark.parametrize("point", ALL_POINTS)
 def test_an_exception_at_any_point_leaves_no_temporary_and_no_third_content(
-    world: World, point: str, plain: bool, alone_until: int
+    world: World, point: str, plain: bool, crew: Crew
 ):
     (world.directory / "g").write_bytes(OLD)
     (world.directory / "h").write_bytes(OLD)
@@ -568,7 +569,7 @@ def test_an_exception_at_any_point_leaves_no_temporary_and_no_third_content(
 
     renamer = Renamer(no_flags) if plain else None
     with pytest.raises(Stop):
-        restore(str(world.root), steps, Contents(OLD, NEW), hooks=at, renamer=renamer, alone_until=alone_until)
+        restore(str(world.root), steps, Contents(OLD, NEW), hooks=at, renamer=renamer, crew=crew)
     world.check_outside()
     assert set(world.all_files()) <= {OLD, NEW}
     assert world.file.read_bytes() in (OLD, NEW)

@@ -3,7 +3,7 @@
 Where the file ORDERS holds ``STEP N SERIAL``, the daemon kills itself when it reaches that step (see ``failpoint``)
 for the N-th time since it was given another serial number. Without the file it is the daemon as it is, but that it
 cuts its log early, and does nothing that nobody asked for: on a slow machine that would come before the steps at which
-a save is to die. Its restores have threads from the second step on.
+a save is to die. Its restores have helpers from the beginning.
 """
 
 import os
@@ -16,6 +16,7 @@ from ckptd.core.tending import Tender
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.record.logtrim import Bounds
 from ckptd.shadow.record.thinning import Keep
+from ckptd.shadow.restore.crew import Crew
 from ckptd.shadow.store import carrying
 from ckptd.shadow.store.catalog import ShadowCatalog
 
@@ -58,6 +59,6 @@ def catalog() -> ShadowCatalog:
 
 if __name__ == "__main__":
     Tender.at_rest = lambda _self: None
-    carrying.ALONE_UNTIL = 1
+    carrying.new_crew = lambda: Crew(2, 0)
     listen(Orders(sys.argv[2]))
     sys.exit(run_daemon(Options(sys.argv[1], False), catalog, _PATIENCE_S))

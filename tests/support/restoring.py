@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.restore.crew import Crew
 from ckptd.shadow.restore.exchange import Renamer
-from ckptd.shadow.restore.writer import ALONE_UNTIL, Outcome, RestoreWriter
+from ckptd.shadow.restore.writer import Outcome, RestoreWriter
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, LINK, REGULAR
 
@@ -94,7 +95,8 @@ def restore(
     renamer: Renamer | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     progress: Callable[[int, int], None] = lambda _done, _bytes: None,
-    alone_until: int = ALONE_UNTIL,
+    roomy: bool = True,
+    crew: Crew | None = None,
 ) -> Outcome:
     """Run a writer on a directory, and see that it closes what it opens."""
     root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
@@ -109,7 +111,8 @@ def restore(
             renamer=renamer,
             cancelled=cancelled,
             progress=progress,
-            alone_until=alone_until,
+            roomy=roomy,
+            crew=crew,
         )
         return writer.run(steps)
     finally:

@@ -1,22 +1,42 @@
-"""Doing pieces of work side by side: most of a restore is spent in the system, where several processors can be at work.
+"""Doing pieces of work side by side, where that is worth it.
 
-And where a disk is told of each block that is freed, an unlink takes as long as the disk takes to answer, many times
-what everything else takes that is done for a file.
+Most of a restore is spent in short calls of the system, and threads that take turns for the interpreter at each of them
+cost more than they bring: on a quiet machine half as much time again, and twice that of the processors. But where a
+disk is told of each block that is freed, an unlink waits for its answer, many times as long as everything else takes
+that is done for a file: then others do their pieces meanwhile.
 """
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from statistics import median
 from typing import Final
 
-__all__ = ["Crew"]
+__all__ = ["MEASURED", "Crew"]
+
+MEASURED: Final = 32
+"""So many waits tell how long they take; half of them may be long for other reasons."""
+_LONG_S: Final = 0.000_075
 
 
 class Crew:
-    """Does pieces of work: by the caller and as many ``helpers`` at once, in any order; with none, one by one."""
+    """Does pieces of work: the caller alone, or with up to ``helpers`` others, in any order.
 
-    def __init__(self, helpers: int) -> None:
+    They come when what the caller waits for has been found to take longer than ``long_s``; 0: at once.
+    """
+
+    def __init__(self, helpers: int, long_s: float = _LONG_S) -> None:
         self._helpers: Final = helpers
+        self._long_s: Final = long_s
+        self._waits_s: Final[list[float]] = []
+        self._is_slow = long_s == 0
+
+    def note(self, wait_s: float) -> None:
+        """Be told how long a call has taken that may have waited for a disk. Several threads may tell."""
+        if self._is_slow or len(self._waits_s) >= MEASURED:
+            return
+        self._waits_s.append(wait_s)
+        self._is_slow = len(self._waits_s) >= MEASURED and median(self._waits_s) > self._long_s
 
     def do(self, pieces: Sequence[Callable[[], None]]) -> None:
         """Do all of it, and come back then.
@@ -24,8 +44,11 @@ class Crew:
         When a piece raises something no other is begun; it is raised here when those that were begun have ended.
         """
         shift = _Shift(pieces)
+        while not (self._is_slow and self._helpers) and shift.work_once():
+            pass
         helpers = list(shift.start(min(self._helpers, len(pieces) - 1)))
-        shift.work()
+        while shift.work_once():
+            pass
         for helper in helpers:
             helper.join()
         if shift.failures:
@@ -44,17 +67,24 @@ class _Shift:
         """Have threads work beside the caller. Where no more threads can be had it is done with fewer, or with none."""
         with contextlib.suppress(RuntimeError):
             for number in range(count):
-                thread = threading.Thread(target=self.work, name=f"ckptd-restore-{number}", daemon=True)
+                thread = threading.Thread(target=self._work, name=f"ckptd-restore-{number}", daemon=True)
                 thread.start()
                 yield thread
 
-    def work(self) -> None:
-        """Do pieces until none is left, or one has failed."""
-        while (piece := self._take()) is not None:
-            try:
-                piece()
-            except BaseException as error:
-                self.failures.append(error)
+    def work_once(self) -> bool:
+        """Do a piece; false where none was left, or one has failed."""
+        piece = self._take()
+        if piece is None:
+            return False
+        try:
+            piece()
+        except BaseException as error:
+            self.failures.append(error)
+        return True
+
+    def _work(self) -> None:
+        while self.work_once():
+            pass
 
     def _take(self) -> Callable[[], None] | None:
         with self._taking:

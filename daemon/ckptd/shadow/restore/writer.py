@@ -3,12 +3,13 @@
 The order: directories that must become writable, deletions (deepest first), new directories (topmost first), files
 and links, and at last the permissions of directories (deepest first). Each is done a directory at a time: it is walked
 to from the root, the changes are made so that they can be taken back, and they are made final only if a second walk
-leads to the same directory. A step that can't be done leaves its path as it is; the others go on. Where there is much
-to do, threads work in several directories at a time; what needs something else to be final waits for that.
+leads to the same directory. A step that can't be done leaves its path as it is; the others go on. A crew may work in
+several directories at a time; what needs something else to be final waits for that.
 """
 
 import threading
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -25,14 +26,11 @@ from ckptd.shadow.restore.sync import sync
 from ckptd.shadow.trees.step import State, Step
 from ckptd.shadow.trees.tree import storable
 
-__all__ = ["ALONE_UNTIL", "BATCH_STEPS", "Failed", "Outcome", "RestoreWriter", "Source", "sync"]
+__all__ = ["BATCH_STEPS", "Failed", "Outcome", "RestoreWriter", "Source", "sync"]
 
 _AWAY: Final = ("moved", "the worktree itself was moved away or replaced meanwhile")
 BATCH_STEPS: Final = 256
-"""As many files have a temporary beside them at a time, unless threads are at work: so much room is needed."""
-ALONE_UNTIL: Final = 100
-"""A restore of more steps than these has threads work in several directories at a time."""
-_HELPERS: Final = 2
+"""As many files have a temporary beside them at a time for each that works: so much room is needed."""
 
 
 class Failed(NamedTuple):
@@ -65,6 +63,7 @@ class Outcome(NamedTuple):
 class _Job(NamedTuple):
     """One piece of a step. An ``optional`` one belongs to no step's result, and may fail.
 
+    One that ``removes`` has done so where there is nothing; after one that ``goes`` nothing is to be in its place.
     One that ``follows`` finds what it needs only when all of its phase is final in the directories before its own.
     """
 
@@ -74,6 +73,7 @@ class _Job(NamedTuple):
     removes: bool = False
     optional: bool = False
     follows: bool = False
+    goes: bool = False
 
 
 class _Jobs:
@@ -85,6 +85,18 @@ class _Jobs:
         self.directories: Final[list[_Job]] = []
         self.writes: Final[list[_Job]] = []
         self.settles: Final[list[_Job]] = []
+
+    def gather(self) -> None:
+        """Leave to the last what only goes from a directory that is written to: one way there serves for both.
+
+        It stays the first of what is done there, for the names that come may fold together with it.
+        """
+        counts = Counter(job.parent for job in (*self.removals, *self.writes))
+        writing = {job.parent for job in self.writes} - {job.parent for job in self.directories}
+        gathered = {parent for parent in writing if counts[parent] <= BATCH_STEPS}
+        late = [job for job in self.removals if job.goes and job.parent in gathered]
+        self.removals[:] = [job for job in self.removals if not (job.goes and job.parent in gathered)]
+        self.writes[:0] = late
 
 
 def _is_dir(state: State | None) -> bool:
@@ -103,8 +115,9 @@ class RestoreWriter:
     ``before-exchange``, ``before-rename``, ``exchanged``, ``before-aside``, ``aside``, ``before-mkdir``, ``mkdir``,
     ``before-chmod``, ``before-verify``, ``verified``, ``before-unlink``, ``unlinked``, ``before-undo``; what it raises
     leaves ``run`` after everything not yet final has been undone. ``at_home`` tells whether the worktree's own
-    directory is still in its place; nothing more is written where it is not. With more than ``alone_until`` steps all
-    of these, and ``source``, are called by several threads at once, but for ``progress``.
+    directory is still in its place; nothing more is written where it is not. Unless there is so much room that it is
+    ``roomy`` everything that only goes does so before anything comes. Where ``crew`` has helpers all of these,
+    and ``source``, are called by several threads at once, but for ``progress``.
     """
 
     def __init__(
@@ -119,12 +132,13 @@ class RestoreWriter:
         hooks: Callable[[str, bytes], None] = lambda _name, _path: None,
         renamer: Renamer | None = None,
         at_home: Callable[[], bool] = lambda: True,
-        alone_until: int = ALONE_UNTIL,
+        roomy: bool = False,
+        crew: Crew | None = None,
     ) -> None:
         self._root_fd: Final = root_fd
         self._at_home: Final = at_home
-        self._alone_until: Final = alone_until
-        self._crew = Crew(0)
+        self._roomy: Final = roomy
+        self._crew: Final = crew or Crew(0)
         self._counting: Final = threading.Lock()
         self._leaving = False
         self._root_dev: Final = root_dev
@@ -149,7 +163,8 @@ class RestoreWriter:
         self._steps, self._failed, self._kept, self._unlocked = steps, {}, set(), {}
         self._tools, self._begun, self._finished, self._leaving = self._new_tools(), set(), False, False
         jobs = self._plan()
-        self._crew = Crew(_HELPERS if len(steps) > self._alone_until else 0)
+        if self._roomy:
+            jobs.gather()
         try:
             self._phase(jobs.unlocks)
             self._phase(jobs.removals, deepest_first=True)
@@ -159,7 +174,6 @@ class RestoreWriter:
             self._finished = True
         finally:
             self._leaving = True
-            self._crew = Crew(0)
             self._phase(self._relocks(), deepest_first=True)
         return self._outcome()
 
@@ -191,7 +205,8 @@ class RestoreWriter:
                 if before.is_dir
                 else partial(Batch.delete, name=name, before=before)
             )
-            jobs.removals.append(_Job(index, parent, do, removes=True, follows=before.is_dir))
+            goes = after is None and not before.is_dir
+            jobs.removals.append(_Job(index, parent, do, removes=True, follows=before.is_dir, goes=goes))
         if _locked(before) and not (after is not None and after.is_dir and after.perm is None):
             unlock = partial(self._unlock, index=index, name=name)
             jobs.unlocks.append(_Job(index, parent, unlock, optional=True, follows=True))
@@ -311,12 +326,15 @@ class RestoreWriter:
             job, change = pending[0]
             path = self._path(job)
             self._hook("before-unlink", path)
+            begun_s = time.perf_counter()
             try:
                 change.commit()
             except (Refused, OSError) as error:
                 reason, detail = told(error)
                 self._fail(job, reason, _joined(detail, undone(change)))
             else:
+                if change.temporary is not None:
+                    self._crew.note(time.perf_counter() - begun_s)
                 if not job.optional:
                     with self._counting:
                         self._begun.add(job.number)

@@ -22,7 +22,7 @@ from ckptd.shadow.record.info import write_info_tree
 from ckptd.shadow.record.oplog import Intent, Outcome
 from ckptd.shadow.restore.crew import Crew
 from ckptd.shadow.restore.space import free_bytes, has_plenty, missing_bytes, used_bytes
-from ckptd.shadow.restore.writer import ALONE_UNTIL, BATCH_STEPS, RestoreWriter, sync
+from ckptd.shadow.restore.writer import BATCH_STEPS, RestoreWriter, sync
 from ckptd.shadow.restore.writer import Outcome as Written
 from ckptd.shadow.scan.exclusion import Exclusion
 from ckptd.shadow.store.answer import answer_done, answer_planned
@@ -42,6 +42,8 @@ __all__ = ["Carrier"]
 
 # Permission bits are recorded with each checkpoint; this is for one whose record is lost.
 _UMASK: Final = 0o022
+new_crew: Final = partial(Crew, 2)
+"""Makes those who write a restore, where there is room for what each of them has begun."""
 
 
 def _in_conflict(conflicts: list[Exclusion], blocked: Collection[Exclusion]) -> DomainError:
@@ -175,7 +177,7 @@ class Carrier:
                 answers.append(msgspec.structs.replace(done, stats=stats))
 
             # While the disk is waited for.
-            Crew(1).do([partial(sync, root_fd), answer])
+            Crew(1, 0).do([partial(sync, root_fd), answer])
             reach("synced")
         finally:
             os.close(root_fd)
@@ -284,7 +286,8 @@ class Carrier:
             progress=asker.progress_of("write", len(steps)),
             hooks=self._repo.settings.hooks,
             at_home=stays_at(self._repo, prepared.place, root_fd),
-            alone_until=ALONE_UNTIL if roomy else len(steps),
+            roomy=roomy,
+            crew=new_crew() if roomy else None,
         )
         written = writer.run(steps)
         reach("restored")
