@@ -171,8 +171,13 @@ def test_own_restores_make_no_autosave(watched):
 def settled_since(place):
     """Wait until the restore that was just made has been looked at: it wakes autosave up, like any change."""
     seen = watcher(place)["seen"]
-    (place.ws / "a.txt").touch()
-    until(lambda: watcher(place)["seen"] > seen)
+
+    def is_seen():
+        # Once more each time: while watches are put anew nothing is told, since a scan comes after that.
+        (place.ws / "a.txt").touch()
+        return watcher(place)["seen"] > seen
+
+    until(is_seen)
     until(lambda: place.json("status")["state"] == "IDLE")
 
 

@@ -39,6 +39,32 @@ def test_a_reset_whose_end_cannot_be_recorded_tells_what_it_did(desk: Desk):
     first = desk.save("first").id
     desk.write(b"a", b"two")
     desk.save("second")
+    refuse_outcomes(desk)
+    desk.repo.log.catch_up = lambda: None
+    result = desk.reset(first)
+    assert (result.written, result.head) == (["a"], first)
+    assert desk.status().head == first
+    # As after a crash: the operation is open, and one undo takes it back.
+    desk.reopen()
+    assert desk.status().interrupted == result.safety
+    desk.undo()
+    assert content(desk, b"a") == b"two"
+
+
+def test_the_end_of_a_reset_is_recorded_once_the_disk_takes_it(desk: Desk):
+    desk.write(b"a", b"one")
+    first = desk.save("first").id
+    desk.write(b"a", b"two")
+    desk.save("second")
+    refuse_outcomes(desk)
+    assert desk.reset(first).head == first
+    desk.reopen()
+    assert (desk.status().interrupted, desk.head()) == (None, first)
+    desk.undo()
+    assert content(desk, b"a") == b"two"
+
+
+def refuse_outcomes(desk: Desk) -> None:
     log = desk.repo.log
     write = log.write
 
@@ -48,14 +74,6 @@ def test_a_reset_whose_end_cannot_be_recorded_tells_what_it_did(desk: Desk):
         write(line, durable=durable)
 
     log.write = only_intents
-    result = desk.reset(first)
-    assert (result.written, result.head) == (["a"], first)
-    assert desk.status().head == first
-    # As after a crash: the operation is open, and one undo takes it back.
-    desk.reopen()
-    assert desk.status().interrupted == result.safety
-    desk.undo()
-    assert content(desk, b"a") == b"two"
 
 
 def test_a_store_opens_on_a_disk_that_refuses_everything(desk: Desk):
