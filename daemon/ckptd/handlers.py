@@ -208,9 +208,14 @@ async def cat(daemon_: Daemon, asked: Asked, params: checkpoint.CatParams) -> ch
 
 
 async def diff(daemon_: Daemon, asked: Asked, params: checkpoint.DiffParams) -> checkpoint.DiffResult:
-    """Give a piece of a patch."""
+    """Give a piece of a patch. Of all that, only the look at the worktree takes its turn among saves."""
     caller, directory = asked.caller, _directory(params)
-    return await daemon_.manager.write(directory, params.worktree, lambda writer: writer.diff(params, caller), caller)
+    if params.cursor is not None or params.to_id != checkpoint.WORKTREE:
+        return await _in_steps(daemon_, asked, params, lambda reader: reader.diff(params, caller))
+    snapshot = await daemon_.manager.write(
+        directory, params.worktree, lambda writer: writer.snapshot(params, caller), caller
+    )
+    return await _in_steps(daemon_, asked, params, lambda reader: reader.diff(params, caller, snapshot))
 
 
 async def restore(daemon_: Daemon, asked: Asked, params: checkpoint.RestoreParams) -> checkpoint.RestoreResult:

@@ -74,8 +74,10 @@ async def test_each_method_answers_its_own_result(wire, method, params) -> None:
         reboot = worktree.WatchReboot(unit=False, enabled=False, linger=False)
         expected = msgspec.structs.replace(expected, state="halted", halted="for the test", reboot=reboot)
     assert result == expected
-    # These go on in steps: not done yet, done. A collection begins and ends by steps of their own.
-    assert len(wire.manager.asked) == (4 if method == "store.gc" else 2 if method in IN_STEPS else 1)
+    # These go on in steps: not done yet, done. A collection begins and ends by steps of their own, and a diff with the
+    # worktree by a look at that.
+    looks = method == "checkpoint.diff" and params == "least_params"
+    assert len(wire.manager.asked) == (4 if method == "store.gc" else 2 + looks if method in IN_STEPS else 1)
 
 
 async def test_the_wire_is_described_by_itself(wire) -> None:
@@ -113,6 +115,15 @@ async def test_what_each_kind_of_method_asks_of_the_manager(wire) -> None:
         ("status", b"/h/.c", {}),
         ("read", b"/h/.c", {}),
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "turns"), [({}, 1), ({"to_id": "HEAD"}, 0), ({"cursor": "c", "offset": 1}, 0), ({"from_id": "#1"}, 1)]
+)
+async def test_of_a_diff_only_the_look_at_the_worktree_takes_a_turn_among_saves(wire, fields, turns) -> None:
+    assert "result" in await wire.call("checkpoint.diff", PLACE | fields)
+    kinds = [kind for kind, _, _ in wire.manager.asked]
+    assert kinds == ["write"] * turns + ["read", "read"]
 
 
 async def test_hello_names_the_caller_of_later_requests(wire) -> None:

@@ -136,7 +136,7 @@ def test_empty_directories_are_told_of_where_a_patch_has_no_word_for_them(desk: 
 
 
 def _piece(desk: Desk, **fields) -> wire.DiffResult:
-    return desk.writer.diff(wire.DiffParams(**desk.common(), **fields), Caller("test"))
+    return desk.diff_result(**fields)
 
 
 def test_a_large_patch_comes_in_pieces(desk: Desk):
@@ -201,7 +201,7 @@ def test_cancelled(desk: Desk):
     caller = Caller("test")
     caller.cancelled.set()
     with pytest.raises(DomainError, match=r"^cancelled: "):
-        desk.writer.diff(wire.DiffParams(**desk.common()), caller)
+        desk.begin_diff(caller=caller)
 
 
 def test_what_it_keeps_while_it_works_has_no_name(desk: Desk):

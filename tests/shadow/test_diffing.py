@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import settings as effort_settings
 
 from ckpt_protocol import checkpoint as wire
-from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from support import isolation
 from support.effort import examples
@@ -166,7 +165,7 @@ def large(desk: Desk, size: int = 4_000_000) -> bytes:
 
 
 def first_piece(desk: Desk, **fields: object) -> wire.DiffResult:
-    return desk.writer.diff(wire.DiffParams(**desk.common(), **fields), Caller("test"))
+    return desk.diff_result(**fields)
 
 
 def test_a_large_patch_comes_in_pieces(desk: Desk):

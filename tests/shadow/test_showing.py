@@ -1,6 +1,8 @@
-"""Showing a checkpoint of many changes goes on in steps, and the patch between two holds no more than it needs."""
+"""Showing a checkpoint of many changes and making a patch go on in steps, and a patch holds no more than it needs."""
 
+import base64
 import gc
+import os
 
 import pytest
 
@@ -9,7 +11,7 @@ from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.patch import rename
 from ckptd.shadow.store import diffing, stepping
-from support.worktrees import Desk
+from support.worktrees import Desk, to_the_end
 
 pytestmark = pytest.mark.core
 
@@ -24,6 +26,10 @@ def wide(desk: Desk) -> Desk:
             desk.write(b"d%d/f%d" % (number % 40, number), text)
         desk.save(text.decode())
     return desk
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
 
 
 def begin(desk: Desk, caller: Caller):
@@ -61,6 +67,42 @@ def test_called_off_in_the_middle_it_ends(wide: Desk, monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["patch", "stat", "name-status"])
+@pytest.mark.parametrize("to", ["WORKTREE", "#2"])
+def test_others_save_while_a_patch_is_made_and_it_is_the_same(wide: Desk, form, to, monkeypatch):
+    fields = {"from_id": "#1", "to_id": to, "format": form}
+    if to == "WORKTREE":
+        for number in range(FILES):
+            wide.write(b"d%d/f%d" % (number % 40, number), b"three\n")
+    whole = wide.diff(**fields)
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
+    run, steps = wide.begin_diff(**fields), 0
+    while (result := run.step()) is None:
+        steps += 1
+        if steps % 1000 == 0:
+            wide.write(b"d1/f1", b"edited %d\n" % steps)
+            assert wide.save().created
+    assert base64.b64decode(result.data.b64) == whole[: 1 << 20]
+    # A piece for each path that differs, for each pair of sides, and for each that is shown.
+    assert steps > 3 * FILES
+
+
+def test_a_look_at_the_worktree_that_nobody_wants_any_more_is_let_go_of(wide: Desk):
+    for number in range(40):
+        wide.write(b"large%d" % number, os.urandom(1 << 18))
+    wide.status()
+    before = descriptors()
+    run = wide.begin_diff()
+    # What does not fit into memory is in a file.
+    assert descriptors() == before + 1
+    run.close()
+    assert descriptors() == before
+    snapshot = wide.writer.snapshot(wire.DiffParams(**wide.common()), Caller("test"))
+    assert descriptors() == before + 1
+    del snapshot
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("form", ["patch", "stat", "name-status"])
 def test_a_diff_that_is_called_off_ends_between_two_files(wide: Desk, form, monkeypatch):
     caller, loads = Caller("test"), []
     load = diffing._Content._load
@@ -75,21 +117,21 @@ def test_a_diff_that_is_called_off_ends_between_two_files(wide: Desk, form, monk
     if form == "name-status":
         caller.call_off()
     with pytest.raises(DomainError, match="cancel"):
-        wide.writer.diff(wire.DiffParams(**wide.common(), from_id="#1", to_id="#2", format=form), caller)
+        to_the_end(wide.begin_diff(caller=caller, from_id="#1", to_id="#2", format=form))
     assert len(loads) <= 12
 
 
 def test_few_objects_are_made_for_each_path_of_a_diff(wide: Desk, monkeypatch):
     """Of hundreds of thousands, a look at all of them by the garbage collector would hold everybody up."""
     counts: list[int] = []
-    search = rename.find_renames
+    search = rename.finding_renames
 
     def counting(pairs):
         gc.collect()
         counts.append(len(gc.get_objects()))
         return search(pairs)
 
-    monkeypatch.setattr(diffing, "find_renames", counting)
+    monkeypatch.setattr(diffing, "finding_renames", counting)
     gc.collect()
     before = len(gc.get_objects())
     wide.diff(from_id="#1", to_id="#2")

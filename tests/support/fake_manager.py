@@ -38,7 +38,15 @@ SIDES = {
     "checkpoint.search": "search",
 }
 
-IN_STEPS = ("checkpoint.export", "checkpoint.list", "checkpoint.search", "checkpoint.show", "store.gc", "store.verify")
+IN_STEPS = (
+    "checkpoint.diff",
+    "checkpoint.export",
+    "checkpoint.list",
+    "checkpoint.search",
+    "checkpoint.show",
+    "store.gc",
+    "store.verify",
+)
 
 
 class Run:
@@ -61,10 +69,13 @@ class Side:
     def __init__(self, manager: "FakeManager") -> None:
         self._manager = manager
 
+    def snapshot(self, params: object, caller: Caller) -> object:
+        return params
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = next(method for method, side in SIDES.items() if side == name)
 
-        def operation(params: object, caller: Caller | None = None) -> object:
+        def operation(params: object, caller: Caller | None = None, *_seen: object) -> object:
             self._manager.callers.append(caller)
             result = self._manager.answer(method)
             return Run(result) if method in IN_STEPS else result

@@ -46,6 +46,7 @@ from ckpt_protocol import worktree as worktree_wire
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckptd.core.ports import Caller
 from ckptd.shadow.store.catalog import ShadowCatalog
+from ckptd.shadow.store.diffing import Diffing
 from ckptd.shadow.store.settings import Settings
 from support import isolation
 
@@ -455,15 +456,19 @@ class Desk:
         return [(from_wire(one.path), one.change, one.dir) for one in self.status().changes]
 
     def diff_result(self, **fields) -> wire.DiffResult:
-        return self.writer.diff(wire.DiffParams(**self.common(), **fields), Caller("test"))
+        return to_the_end(self.begin_diff(**fields))
+
+    def begin_diff(self, *, caller: Caller | None = None, **fields) -> Diffing:
+        params, caller = wire.DiffParams(**self.common(), **fields), caller or Caller("test")
+        to_worktree = params.cursor is None and params.to_id == wire.WORKTREE
+        return self.reader.diff(params, caller, self.writer.snapshot(params, caller) if to_worktree else None)
 
     def diff(self, **fields) -> bytes:
         if "paths" in fields:
             fields["paths"] = [to_wire(path) for path in fields["paths"]]
         pieces, cursor, offset = [], None, 0
         while True:
-            params = wire.DiffParams(**self.common(), **fields, cursor=cursor, offset=offset)
-            result = self.writer.diff(params, Caller("test"))
+            result = self.diff_result(**fields, cursor=cursor, offset=offset)
             pieces.append(base64.b64decode(result.data.b64))
             offset += len(pieces[-1])
             cursor = result.cursor

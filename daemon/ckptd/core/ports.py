@@ -62,8 +62,8 @@ class Writer(Protocol):
         """Tell how saves have found what had changed; touches no file."""
         ...
 
-    def diff(self, params: checkpoint.DiffParams, caller: Caller) -> checkpoint.DiffResult:
-        """Give a piece of a patch."""
+    def snapshot(self, params: checkpoint.DiffParams, caller: Caller) -> object:
+        """Look at the worktree; what was seen is for the diff() of the Reader."""
         ...
 
     def restore(self, params: checkpoint.RestoreParams, caller: Caller) -> checkpoint.RestoreResult:
@@ -149,6 +149,12 @@ class Reader(Protocol):
 
     def show(self, params: checkpoint.ShowParams, caller: Caller) -> Run[checkpoint.ShowResult]:
         """Begin to find out what a checkpoint changed."""
+        ...
+
+    def diff(
+        self, params: checkpoint.DiffParams, caller: Caller, snapshot: object = None
+    ) -> Run[checkpoint.DiffResult]:
+        """Begin to make a patch, or to read on in one; ``snapshot`` is the worktree's, where it leads there."""
         ...
 
     def search(self, params: checkpoint.SearchParams, caller: Caller) -> Run[checkpoint.SearchResult]:

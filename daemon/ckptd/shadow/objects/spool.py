@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import weakref
 import zlib
 from collections.abc import Iterable
 from typing import IO, Final, NamedTuple
@@ -27,6 +28,8 @@ class Spool:
         self._folder = folder
         # Closed by close(), not by a with statement: it outlives the request that fills it.
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES, dir=os.fsdecode(folder))  # noqa: SIM115
+        # It may also be handed on to somebody who does not want it any more.
+        self._close = weakref.finalize(self, self._file.close)
         self.size = 0
 
     def append(self, data: bytes) -> None:
@@ -49,8 +52,8 @@ class Spool:
             raise from_os_error(error, "read a temporary file in", self._folder) from error
 
     def close(self) -> None:
-        """Let go of it."""
-        self._file.close()
+        """Let go of it; may be called again."""
+        self._close()
 
 
 class _Place(NamedTuple):

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from ckptd.shadow.objects.pieces import Pieces, drained
 from ckptd.shadow.patch.pair import Pair, Side, is_huge, is_regular
 from ckptd.shadow.patch.similarity import MAX_SCORE, Fingerprint, fingerprint, score
 
-__all__ = ["MAX_CHUNK_LOOKUPS", "MAX_FILE_BYTES", "MAX_TOTAL_BYTES", "find_origin", "find_renames"]
+__all__ = ["MAX_CHUNK_LOOKUPS", "MAX_FILE_BYTES", "MAX_TOTAL_BYTES", "find_origin", "find_renames", "finding_renames"]
 
 MAX_FILE_BYTES: Final = 1 << 20
 """Files above this are found again only if they are the same."""
@@ -33,11 +34,17 @@ def find_renames(pairs: Sequence[Pair], *, limit: int = 1000, similarity: float 
     edited files are looked for only while sources times targets is at most ``limit`` squared. A source is used
     once, so there are no copies. The order of ``pairs`` (by path) is kept; a rename stands at its new path.
     """
+    return drained(finding_renames(pairs, limit=limit, similarity=similarity))
+
+
+def finding_renames(pairs: Sequence[Pair], *, limit: int = 1000, similarity: float = 0.5) -> Pieces[list[Pair]]:
+    """Do the same in pieces."""
     search = _Search(pairs, round(similarity * MAX_SCORE))
     search.match_same()
-    search.match_base_names()
+    yield False
+    yield from search.matching_base_names()
     if len(search.sources) * len(search.targets) <= limit * limit:
-        search.match_similar()
+        yield from search.matching_similar()
     return list(_joined(pairs, search.found))
 
 
@@ -52,9 +59,9 @@ def find_origin(pairs: Sequence[Pair], path: bytes, *, limit: int = 1000, simila
     target = next((at for at, pair in enumerate(pairs) if pair.path == path), None)
     if target in search.targets:
         search.targets = {target: search.targets[target]}
-        search.match_base_names()
+        drained(search.matching_base_names())
         if search.targets and len(search.sources) <= limit:
-            search.match_similar()
+            drained(search.matching_similar())
     return pairs[search.found[target]].path if target in search.found else None
 
 
@@ -90,7 +97,7 @@ class _Search:
             if source is not None:
                 self._accept(source, at)
 
-    def match_base_names(self) -> None:
+    def matching_base_names(self) -> Pieces[None]:
         """Match files whose base name is left once on either side, if they are clearly alike: cheap, mostly right."""
         enough = (self.minimum + MAX_SCORE) // 2
         targets = self._unique_names(self.targets)
@@ -98,13 +105,15 @@ class _Search:
             target = targets.get(name)
             if target is not None and self._points(source, target) >= enough:
                 self._accept(source, target)
+            yield False
 
-    def match_similar(self) -> None:
+    def matching_similar(self) -> Pieces[None]:
         best: list[_Match] = []
         for target in self.targets:
             best += self._candidates(target)
             if self._prints.spent:
                 break
+            yield False
         for match in sorted(best, key=_rank):
             if match.source in self.sources and match.target in self.targets:
                 self._accept(match.source, match.target)

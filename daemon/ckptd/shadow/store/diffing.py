@@ -1,4 +1,4 @@
-"""Patches and summaries between checkpoints, or a checkpoint and the worktree, given in pieces."""
+"""Patches and summaries between checkpoints, or a checkpoint and the worktree, made in steps and given in pieces."""
 
 import base64
 import os
@@ -6,55 +6,82 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from ckpt_protocol.checkpoint import WORKTREE, DiffParams, DiffResult
+from ckpt_protocol.checkpoint import DiffParams, DiffResult
 from ckpt_protocol.structs import Chunk, from_wire
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, spelled
+from ckptd.shadow.objects.pieces import Pieces
 from ckptd.shadow.objects.spool import Spool, SpoolSink
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.patch.hunks import LARGE_BYTES
 from ckptd.shadow.patch.pair import HUGE_BYTES
-from ckptd.shadow.patch.rename import find_renames
+from ckptd.shadow.patch.rename import finding_renames
 from ckptd.shadow.patch.render import Pair, Side, render_name_status, render_patch, render_stat
+from ckptd.shadow.record.lookup import Lookup
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.repository import Repository
-from ckptd.shadow.trees.compare import Delta, compare, visible
+from ckptd.shadow.store.stepping import go_on
+from ckptd.shadow.trees.compare import Delta, compare, picking_visible
 from ckptd.shadow.trees.step import State
 from ckptd.shadow.trees.tree import DIRECTORY
 from ckptd.shadow.trees.view import DirectoryView
 
-__all__ = ["Differ"]
+__all__ = ["Diffing", "Patches", "Snapshot"]
 
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_CURSORS: Final = 4
 _MAX_NOTES: Final = 20
 
 
-class Differ:
-    """Makes patches of one worktree; keeps the last few, so that a caller can read one piece by piece."""
+class Snapshot:
+    """The worktree as a scan saw it, and the checkpoint that it is to be compared with. Used by one thread at a time.
 
-    def __init__(self, repository: Repository) -> None:
-        self._repo = repository
+    What the store does not hold is kept beside it, so that it can be compared while others save.
+    """
+
+    def __init__(self, repository: Repository, params: DiffParams, asker: Asker) -> None:
+        lookup = repository.lookup
+        self.from_id: Final = lookup.resolve(_from(params))
+        # What cannot be read is told before anything is looked at.
+        lookup.open(self.from_id)
+        self.fresh: Final = SpoolSink(os.path.join(repository.folder, b"ckpt"))
+        try:
+            scan = repository.scan(self.fresh, cancelled=asker.is_cancelled, progress=asker.hashing())
+        except BaseException:
+            self.close()
+            raise
+        self.root: Final[DirectoryView] = scan.root
+
+    def close(self) -> None:
+        """Let go of what is kept; may be called again."""
+        self.fresh.close()
+
+
+class Patches:
+    """The last few patches of one worktree, so that a caller can read one piece by piece."""
+
+    def __init__(self) -> None:
         self._open: dict[str, Spool] = {}
 
-    def diff(self, params: DiffParams, asker: Asker) -> DiffResult:
+    def keep(self, spool: Spool) -> str:
+        """Keep a patch that is complete; give its cursor."""
+        cursor = os.urandom(8).hex()
+        while len(self._open) >= _MAX_CURSORS:
+            self._open.pop(next(iter(self._open))).close()
+        self._open[cursor] = spool
+        return cursor
+
+    def piece(self, cursor: str, offset: int, notes: list[str]) -> DiffResult:
         """Give a piece of a patch; raises DomainError ``expired_cursor`` for one that is no longer kept."""
-        if params.cursor is None:
-            cursor, (spool, notes) = os.urandom(8).hex(), self._make(params, asker)
-            while len(self._open) >= _MAX_CURSORS:
-                self._open.pop(next(iter(self._open))).close()
-            self._open[cursor] = spool
-        else:
-            cursor, notes = params.cursor, []
-            if cursor not in self._open:
-                raise DomainError("expired_cursor", "this diff is no longer kept", hint="ask for it again")
-            spool = self._open[cursor]
-        piece = spool.read(params.offset, _CHUNK_BYTES)
+        if cursor not in self._open:
+            raise DomainError("expired_cursor", "this diff is no longer kept", hint="ask for it again")
+        spool = self._open[cursor]
+        piece = spool.read(offset, _CHUNK_BYTES)
         result = DiffResult(
             data=Chunk(b64=base64.b64encode(piece).decode("ascii")),
-            offset=params.offset,
+            offset=offset,
             total_bytes=spool.size,
-            cursor=cursor if params.offset + len(piece) < spool.size else None,
+            cursor=cursor if offset + len(piece) < spool.size else None,
             notes=[spelled(note) for note in notes],
         )
         if result.cursor is None:
@@ -67,56 +94,135 @@ class Differ:
             spool.close()
         self._open.clear()
 
-    def _make(self, params: DiffParams, asker: Asker) -> tuple[Spool, list[str]]:
-        repo = self._repo
-        start = repo.lookup.open(repo.lookup.resolve("HEAD" if params.from_id is None else params.from_id)).root
-        end = None if params.to_id == WORKTREE else repo.lookup.open(repo.lookup.resolve(params.to_id)).root
-        fresh = SpoolSink(os.path.join(repo.folder, b"ckpt"))
-        spool = Spool(os.path.join(repo.folder, b"ckpt"))
+
+class Diffing:
+    """One patch that is made, or read on; step() goes on with it. Used by one thread at a time.
+
+    Without a ``snapshot`` it is one between two checkpoints. The snapshot is closed with it.
+    """
+
+    is_waiting: Final = False
+
+    def __init__(
+        self,
+        lookup: Lookup,
+        objects: ObjectStore,
+        patches: Patches,
+        params: DiffParams,
+        asker: Asker,
+        snapshot: Snapshot | None = None,
+    ) -> None:
+        self._lookup = lookup
+        self._patches = patches
+        self._params = params
+        self._asker = asker
+        self._snapshot = snapshot
+        self._content: Final = _Content(objects, snapshot.fresh if snapshot is not None else None)
+        self._folder: Final = os.path.join(objects.git_dir, b"ckpt")
+        self._cursor = params.cursor or ""
+        self._notes: list[str] = []
+        self._run: Final = self._make() if params.cursor is None else _nothing()
+
+    def step(self) -> DiffResult | None:
+        """Go on for a moment; give a piece of the patch once that is complete.
+
+        Raises DomainError ``cancelled``, ``expired_cursor``, and what naming and reading the checkpoints raise.
+        """
         try:
-            other = end if end is not None else self._worktree(fresh, asker)
-            paths = [from_wire(path) for path in params.paths]
-            differing = list(asker.heeding(compare(start, other), "diff"))
-            deltas = [delta for delta in visible(differing) if _wanted(delta, paths)]
-            del differing
-            notes = list(islice(_unshown(deltas, params.format), _MAX_NOTES))
-            pairs = self._pairs(deltas, fresh)
-            del deltas
-            if params.format == "patch":
-                notes += islice(_notes(pairs), _MAX_NOTES - len(notes))
-            for piece in self._render(params, pairs):
-                if asker.is_cancelled():
-                    raise DomainError("cancelled", "the diff was cancelled")
+            if not go_on(self._run, self._asker, "diff"):
+                return None
+        except BaseException:
+            self.close()
+            raise
+        self.close()
+        return self._patches.piece(self._cursor, self._params.offset, self._notes)
+
+    def close(self) -> None:
+        """Let go of the snapshot, and of a patch that is not complete."""
+        self._run.close()
+        if self._snapshot is not None:
+            self._snapshot.close()
+
+    def _make(self) -> Pieces[None]:
+        spool = Spool(self._folder)
+        try:
+            for piece in _render(self._params, (yield from self._pairs())):
                 spool.append(piece)
-                asker.tell("render", 0, 0, spool.size)
+                self._asker.tell("render", 0, 0, spool.size)
+                yield False
         except BaseException:
             spool.close()
             raise
-        finally:
-            fresh.close()
-        return spool, notes
+        self._cursor = self._patches.keep(spool)
 
-    def _worktree(self, fresh: SpoolSink, asker: Asker) -> DirectoryView:
-        return self._repo.scan(fresh, cancelled=asker.is_cancelled, progress=asker.hashing()).root
+    def _pairs(self) -> Pieces[list[Pair]]:
+        """Give what a patch shows, and note what it does not."""
+        form = self._params.format
+        deltas = yield from self._differing()
+        self._notes += islice(_unshown(deltas, form), _MAX_NOTES)
+        pairs = yield from finding_renames((yield from self._sided(deltas)))
+        if form == "patch":
+            yield from self._noting(pairs)
+        return pairs
 
-    @staticmethod
-    def _render(params: DiffParams, pairs: list[Pair]) -> Iterator[bytes]:
-        if params.format == "stat":
-            return render_stat(pairs)
-        if params.format == "name-status":
-            return render_name_status(pairs)
-        return render_patch(pairs, params.context_lines)
+    def _noting(self, pairs: list[Pair]) -> Pieces[None]:
+        for pair in pairs:
+            if len(self._notes) >= _MAX_NOTES:
+                return
+            self._notes += _note_of(pair)
+            yield False
 
-    def _pairs(self, deltas: list[Delta], fresh: SpoolSink) -> list[Pair]:
-        content = _Content(self._repo.objects, fresh)
-        pairs = [Pair(delta.path, content.side(delta.old), content.side(delta.new)) for delta in deltas]
-        return find_renames([pair for pair in pairs if _differs(pair)])
+    def _differing(self) -> Pieces[list[Delta]]:
+        """Give what a patch may have to say something about, sorted by path."""
+        old, new = self._sides()
+        paths = [from_wire(path) for path in self._params.paths]
+        found: list[Delta] = []
+        for delta in compare(old, new):
+            found.append(delta)
+            yield False
+        shown = yield from picking_visible(found)
+        return [delta for delta in shown if _wanted(delta, paths)]
+
+    def _sides(self) -> tuple[DirectoryView, DirectoryView]:
+        lookup = self._lookup
+        if self._snapshot is not None:
+            return lookup.open(self._snapshot.from_id).root, self._snapshot.root
+        one, other = lookup.resolve(_from(self._params)), lookup.resolve(self._params.to_id)
+        return lookup.open(one).root, lookup.open(other).root
+
+    def _sided(self, deltas: list[Delta]) -> Pieces[list[Pair]]:
+        content, pairs = self._content, list[Pair]()
+        while deltas:
+            # From the end, so that each goes as soon as its pair is there.
+            delta = deltas.pop()
+            pair = Pair(delta.path, content.side(delta.old), content.side(delta.new))
+            if _differs(pair):
+                pairs.append(pair)
+            yield False
+        pairs.reverse()
+        return pairs
+
+
+def _nothing() -> Pieces[None]:
+    yield from ()
+
+
+def _from(params: DiffParams) -> str:
+    return "HEAD" if params.from_id is None else params.from_id
+
+
+def _render(params: DiffParams, pairs: list[Pair]) -> Iterator[bytes]:
+    if params.format == "stat":
+        return render_stat(pairs)
+    if params.format == "name-status":
+        return render_name_status(pairs)
+    return render_patch(pairs, params.context_lines)
 
 
 class _Content:
     """What is compared: in the store, or read of the worktree just now."""
 
-    def __init__(self, objects: ObjectStore, fresh: SpoolSink) -> None:
+    def __init__(self, objects: ObjectStore, fresh: SpoolSink | None) -> None:
         self._objects = objects
         self._fresh = fresh
         # Made once: each time it is named, a method is an object of its own.
@@ -126,10 +232,12 @@ class _Content:
         return None if state is None else Side(state.mode, state.oid, *self._ways)
 
     def _load(self, oid: bytes) -> bytes:
-        return self._fresh.load(oid) if oid in self._fresh else self._objects.read_blob(oid)
+        fresh = self._fresh
+        return fresh.load(oid) if fresh is not None and oid in fresh else self._objects.read_blob(oid)
 
     def _measure(self, oid: bytes) -> int:
-        return self._fresh.size(oid) if oid in self._fresh else self._objects.size(oid)
+        fresh = self._fresh
+        return fresh.size(oid) if fresh is not None and oid in fresh else self._objects.size(oid)
 
 
 def _differs(pair: Pair) -> bool:
@@ -139,17 +247,16 @@ def _differs(pair: Pair) -> bool:
     return (pair.old.mode, pair.old.oid) != (pair.new.mode, pair.new.oid)
 
 
-def _notes(pairs: Iterable[Pair]) -> Iterator[str]:
-    """Say of which files a patch does not show lines because they are large."""
-    for pair in pairs:
-        sides = [side for side in (pair.old, pair.new) if side is not None and side.mode != DIRECTORY]
-        if pair.old is not None and pair.new is not None and pair.old.oid == pair.new.oid:
-            continue
-        largest = max((side.size() for side in sides), default=0)
-        if largest > HUGE_BYTES:
-            yield f"{_over(pair, HUGE_BYTES)}: the patch says that it differs, and not how"
-        elif largest > LARGE_BYTES:
-            yield f"{_over(pair, LARGE_BYTES)}: the patch holds it whole, in binary form"
+def _note_of(pair: Pair) -> Iterator[str]:
+    """Say of a file that a patch does not show its lines because it is large."""
+    if pair.old is not None and pair.new is not None and pair.old.oid == pair.new.oid:
+        return
+    sides = [side for side in (pair.old, pair.new) if side is not None and side.mode != DIRECTORY]
+    largest = max((side.size() for side in sides), default=0)
+    if largest > HUGE_BYTES:
+        yield f"{_over(pair, HUGE_BYTES)}: the patch says that it differs, and not how"
+    elif largest > LARGE_BYTES:
+        yield f"{_over(pair, LARGE_BYTES)}: the patch holds it whole, in binary form"
 
 
 def _unshown(deltas: Iterable[Delta], form: str) -> Iterator[str]:

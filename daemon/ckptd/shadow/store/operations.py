@@ -10,7 +10,7 @@ from ckptd.shadow.scan.watchplan import ModelWatchPlan
 from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.changes import to_changes, to_left_out
 from ckptd.shadow.store.collecting import Collection, Extent
-from ckptd.shadow.store.diffing import Differ
+from ckptd.shadow.store.diffing import Snapshot
 from ckptd.shadow.store.dropping import Dropper
 from ckptd.shadow.store.housekeeping import Housekeeper
 from ckptd.shadow.store.identity import check_identity
@@ -33,7 +33,6 @@ class StoreWriter:
         self._repo = repository
         self._saver = Saver(repository)
         self._restorer = Restorer(repository)
-        self._differ = Differ(repository)
         self._tagger = Tagger(repository)
         self._thinner = Thinner(repository)
         self._dropper = Dropper(repository)
@@ -118,9 +117,9 @@ class StoreWriter:
         """Do a little of what keeps the store small and quick; tell whether there is more."""
         return self._housekeeper.tend(is_wanted, at_most_s)
 
-    def diff(self, params: checkpoint.DiffParams, caller: AskerLike) -> checkpoint.DiffResult:
-        """Give a piece of a patch."""
-        return self._differ.diff(params, Asker(caller))
+    def snapshot(self, params: checkpoint.DiffParams, caller: AskerLike) -> Snapshot:
+        """Look at the worktree for a patch that leads to it; nothing of the store changes."""
+        return Snapshot(self._repo, params, Asker(caller))
 
     def status(self, params: worktree.StatusParams, caller: AskerLike) -> worktree.StatusResult:
         """Compare the worktree with head; nothing of the store changes."""
@@ -154,7 +153,6 @@ class StoreWriter:
 
     def close(self) -> None:
         """Write the model and let go of all files."""
-        self._differ.close()
         self._housekeeper.stop()
         if self._collection is not None:
             self._collection.close()

@@ -2,7 +2,7 @@
 and of objects that have gone bad."""
 
 import base64
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from ckpt_protocol import checkpoint as wire
@@ -16,6 +16,7 @@ from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.lookup import CheckpointIds, Lookup
 from ckptd.shadow.store.asker import Asker, AskerLike
 from ckptd.shadow.store.catting import FileStream
+from ckptd.shadow.store.diffing import Diffing, Patches, Snapshot
 from ckptd.shadow.store.exporting import Exporting
 from ckptd.shadow.store.listing import Listing
 from ckptd.shadow.store.searching import Counts, Searching, needle_of
@@ -51,6 +52,7 @@ class StoreReader:
         self._folder = folder
         self._cat: FileStream | None = None
         self._counts: Counts | None = None
+        self._patches = Patches()
         self._runs: WeakSet[_Closing] = WeakSet()
 
     def head(self, params: wire.HeadParams) -> wire.HeadResult:
@@ -67,6 +69,12 @@ class StoreReader:
     def show(self, params: wire.ShowParams, caller: AskerLike) -> Showing:
         """Begin to find out what a checkpoint changed."""
         return self._note(Showing(self._lookup, params, Asker(caller)))
+
+    def diff(self, params: wire.DiffParams, caller: AskerLike, snapshot: object = None) -> Diffing:
+        """Begin to make a patch, or to read on in one; without a ``snapshot`` it leads to a checkpoint."""
+        # Who hands it on from the writer cannot know what it is.
+        seen = cast("Snapshot | None", snapshot)
+        return self._note(Diffing(self._lookup, self._objects, self._patches, params, Asker(caller), seen))
 
     def cat(self, params: wire.CatParams) -> wire.CatResult:
         """Give a piece of a file; raises DomainError where the checkpoint has no file there."""
@@ -111,6 +119,7 @@ class StoreReader:
         """Let go of all files, also those of what has been begun and is not finished."""
         for run in [*self._runs]:
             run.close()
+        self._patches.close()
         self._objects.close()
         if self._legacy is not None:
             self._legacy.close()
