@@ -16,7 +16,7 @@ from ckptd.shadow.scan.frames import Frame
 from ckptd.shadow.scan.helpers import HashJob
 from ckptd.workers.pool import ProcessPool, spawn, worker_count
 from support.poll import until
-from support.worktrees import Desk, git_tree, in_child, opened_files
+from support.worktrees import Desk, git_tree, in_child, opened_files, run_git
 
 pytestmark = pytest.mark.core
 
@@ -92,6 +92,22 @@ def test_the_same_tree_with_help(many: Desk):
     assert len(here) == ALONE - 1
     assert saved.stats.files_opened == FILES + 3
     check(many, saved)
+
+
+def test_what_is_left_out_is_left_out_with_help(many: Desk):
+    for number in range(4):
+        many.write(b"%d/y.o" % number, b"ignored")
+        many.write(b"%d/caf\xe9 %d/large" % (number, number), b"x" * 5001)
+        os.mkfifo(many.path(b"%d/fifo" % number))
+    run_git("init", "-q", many.path(b"2"))
+    run_git("-C", many.path(b"2"), "add", "-f", "y.o")
+    helped(many, Workers(), max_file_bytes=5000)
+    saved = many.save("first")
+    kept = b"2/y.o"
+    left_out = git_tree(many.root, lambda path: path != kept and path.endswith((b".o", b"/large")))
+    assert many.tree_of(saved.id) == left_out
+    assert saved.files == FILES + 5
+    assert sorted(one.reason for one in saved.excluded) == ["large"] * 4 + ["special"] * 4
 
 
 def test_what_a_save_with_help_has_needed_goes_with_it(many: Desk):

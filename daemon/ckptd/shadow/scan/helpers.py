@@ -49,12 +49,11 @@ class HashJob:
 
     def add(self, name: bytes, size: int) -> bool:
         """Take a file in; False where the job is full."""
-        full = len(self.names) >= _MOST_FILES or self.name_bytes + len(name) > _MOST_NAME_BYTES
-        if self.names and (full or self.content_bytes + size > _MOST_BYTES):
+        names, name_bytes, content_bytes = self.names, self.name_bytes + len(name), self.content_bytes + size
+        if names and (len(names) >= _MOST_FILES or name_bytes > _MOST_NAME_BYTES or content_bytes > _MOST_BYTES):
             return False
-        self.names.append(name)
-        self.name_bytes += len(name)
-        self.content_bytes += size
+        names.append(name)
+        self.name_bytes, self.content_bytes = name_bytes, content_bytes
         return True
 
 

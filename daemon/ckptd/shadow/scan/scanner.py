@@ -448,6 +448,7 @@ class _Walk:
             known = None
         expected = known.entries if known is not None and not self._rehash else {}
         largest = self._limits.max_file_bytes
+        new_up_to, ignored = self._new_up_to(frame), frame.basis.chain.ignored
         for name, item in items.items():
             before = expected.get(name)
             # All names that are never saved begin with a dot.
@@ -465,10 +466,24 @@ class _Walk:
             # The short way of nearly every file of an idle scan; all else is decided step by step.
             if before is not None and is_settled(before, found) and found.st_size <= largest:
                 frame.entries[name] = before
+            # And that of nearly every file of a first one.
+            elif (
+                found.st_size <= new_up_to
+                and stat.S_ISREG(found.st_mode)
+                and found.st_dev == self.root_dev
+                and not ignored(frame.path_of(name), False)
+            ):
+                self._leave_to_others(frame, name, found)
             else:
                 self._sort_in(frame, name, found, known)
         if frame.jobs:
             self._submit(frame)
+
+    def _new_up_to(self, frame: Frame) -> int:
+        """Give up to how many bytes a new file is just left to others; -1 where more is to be decided here."""
+        if self._run is None or frame.old is not None or frame.only_tracked or self.mounts:
+            return -1
+        return min(self._limits.max_file_bytes, STREAM_ABOVE_BYTES)
 
     def _list_some(self, frame: Frame, look: Look, old: DirNode) -> bool:
         """Look at some names; False where the directory has to be listed: what it is or what rules it may be other."""
