@@ -21,7 +21,7 @@ from ckptd.errors import DomainError
 
 if TYPE_CHECKING:
     from ckptd.core.manager import Manager
-    from ckptd.core.ports import Reader, Run
+    from ckptd.core.ports import Reader, Run, Writer
 
 __all__ = ["HANDLERS", "Daemon", "Handler"]
 
@@ -281,16 +281,20 @@ async def usage(daemon_: Daemon, asked: Asked, params: store.UsageParams) -> sto
 
 async def thin(daemon_: Daemon, asked: Asked, params: store.ThinParams) -> store.ThinResult:
     """Remove the checkpoints that go by rule."""
-    caller, directory = asked.caller, _directory(params)
-    return await daemon_.manager.write(directory, params.worktree, lambda writer: writer.thin(params, caller), caller)
+    return await _between_operations(daemon_, asked, params, lambda writer: writer.thin(params, asked.caller))
 
 
 async def gc(daemon_: Daemon, asked: Asked, params: store.GcParams) -> store.GcResult:
-    """Collect, a moment at a time: other operations of the worktree come in between."""
+    """Collect."""
+    return await _between_operations(daemon_, asked, params, lambda writer: writer.gc(params, asked.caller))
+
+
+async def _between_operations(
+    daemon_: Daemon, asked: Asked, params: _OfWorktree, begin: Callable[["Writer"], "Run[R]"]
+) -> R:
+    """Do what takes long on the writer a moment at a time: other operations of the worktree come in between."""
     caller, directory, manager = asked.caller, _directory(params), daemon_.manager
-    run, same = await manager.write(
-        directory, params.worktree, lambda writer: (writer.gc(params, caller), _Same(writer)), caller
-    )
+    run, same = await manager.write(directory, params.worktree, lambda writer: (begin(writer), _Same(writer)), caller)
     try:
         while True:
             result = await manager.write(directory, params.worktree, lambda writer: same(writer, run).step(), caller)

@@ -22,7 +22,7 @@ from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.housekeeping import Chore, Situation, next_chore
 from support.mapped import needs_maps, resident_bytes
 from support.merged import wait_at_once
-from support.worktrees import Desk, opened_files, verify
+from support.worktrees import Desk, opened_files, to_the_end, verify
 
 pytestmark = pytest.mark.core
 
@@ -413,7 +413,7 @@ def test_what_was_removed_in_an_earlier_life_is_collected_over_the_cap(desk):
     for _ in range(55):
         desk.write(b"f", os.urandom(1_000))
         desk.save(kind="auto")
-    desk.writer.thin(ThinParams(**desk.common(), token=desk.token()), Caller("test"))
+    to_the_end(desk.writer.thin(ThinParams(**desk.common(), token=desk.token()), Caller("test")))
     desk.reopen()
     assert (desk.repo.gone, desk.repo.cap.is_over()) == (0, True)
     tend(desk)
@@ -428,7 +428,7 @@ def test_a_collection_that_may_remove_nothing_is_no_loop(desk):
     for number in range(210):
         desk.write(b"f", b"%d" % number)
         desk.save(kind="auto")
-    desk.writer.thin(ThinParams(**desk.common(), token=desk.token()), Caller("test"))
+    to_the_end(desk.writer.thin(ThinParams(**desk.common(), token=desk.token()), Caller("test")))
     with open(desk.folder + b"/refs/checkpoints/0000000001", "w") as file:
         file.write("no id at all\n")
     assert tend(desk) > 1
@@ -543,7 +543,7 @@ def test_packs_are_made_new_in_slices(capped):
         capped.save(kind="auto")
     before = disk_bytes(capped)
     thin = ThinParams(**capped.common(), token=capped.token())
-    assert len(capped.writer.thin(thin, Caller("test")).dropped) > 15
+    assert len(to_the_end(capped.writer.thin(thin, Caller("test"))).dropped) > 15
     tend(capped)
     assert disk_bytes(capped) < CAP < before - 5 * SLICE
     assert capped.peak() < before + SLICE + FILE

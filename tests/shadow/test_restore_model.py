@@ -22,7 +22,7 @@ from ckptd.shadow.trees.tree import EXECUTABLE, LINK
 from ckptd.shadow.trees.view import find_state
 from support.effort import examples
 from support.plainworld import Kept, Node, World, look, parents
-from support.worktrees import in_child
+from support.worktrees import in_child, to_the_end
 
 pytestmark = pytest.mark.core
 
@@ -260,7 +260,9 @@ class Player:
         kinds = {one.id: one.kind for one in self.desk.list().checkpoints}
         newest = self.desk.list().checkpoints[0].id
         self.desk.configure(keep=Keep(0, 0, 0, 0))
-        result = self.desk.writer.thin(ThinParams(**self.desk.common(), token=self.desk.token()), Caller("test"))
+        result = to_the_end(
+            self.desk.writer.thin(ThinParams(**self.desk.common(), token=self.desk.token()), Caller("test"))
+        )
         for one in result.dropped:
             assert kinds[one.id] in ("auto", "safety")
             assert one.id not in (head, newest)

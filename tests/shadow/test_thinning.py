@@ -13,7 +13,8 @@ from ckptd.errors import DomainError
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.record.thinning import Item, Keep, over_cap, thinned
-from support.worktrees import Desk, in_child, opened_files, verify
+from ckptd.shadow.store import stepping
+from support.worktrees import Desk, in_child, opened_files, to_the_end, verify
 
 pytestmark = pytest.mark.core
 
@@ -110,7 +111,7 @@ def test_over_the_cap_the_oldest_automatic_ones_go_that_free_something():
 
 def thin(desk: Desk, **fields) -> ThinResult:
     params = {"token": desk.token(), **fields}
-    return desk.writer.thin(ThinParams(**desk.common(), **params), Caller("test"))
+    return to_the_end(desk.writer.thin(ThinParams(**desk.common(), **params), Caller("test")))
 
 
 def seqs(desk: Desk) -> list[int]:
@@ -188,6 +189,56 @@ def test_over_the_cap(desk):
     assert [one.seq for one in result.dropped] == [2, 3]
     assert result.over_cap
     assert "ckpt drop" in result.notes[0]
+
+
+def begin(desk: Desk, **fields):
+    params = {"token": desk.token(), **fields}
+    return desk.writer.thin(ThinParams(**desk.common(), **params), Caller("test"))
+
+
+def test_others_come_in_between_and_what_they_did_counts(mixed, monkeypatch):
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
+    run, token, steps = begin(mixed), mixed.token(), 0
+    again = begin(mixed, token=token)
+    while (result := run.step()) is None:
+        steps += 1
+        if steps == 3:
+            mixed.write(b"f", b"eleven")
+            mixed.save(kind="auto")
+        if steps == 6:
+            # What it was made of goes with it, whether or not it was weighed by then.
+            mixed.writer.drop(DropParams(**mixed.common(), token=mixed.token(), ids=["#1"]), Caller("test"))
+            to_the_end(mixed.writer.gc(GcParams(**mixed.common(), token=mixed.token()), Caller("test")))
+        if steps == 9:
+            assert again.step() is None
+    # A piece for each checkpoint at least.
+    assert steps > 10
+    assert [one.seq for one in result.dropped] == [2, 4, 5, 7, 8]
+    assert seqs(mixed) == [3, 6, 9, 10, 11]
+    assert to_the_end(again).dropped == []
+
+
+def test_the_same_request_sent_twice_at_once_is_done_once(mixed, monkeypatch):
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
+    token = mixed.token()
+    first, second = begin(mixed, token=token), begin(mixed, token=token)
+    assert (first.step(), second.step()) == (None, None)
+    result = to_the_end(first)
+    assert [one.seq for one in result.dropped] == [1, 2, 4, 5, 7]
+    assert to_the_end(second) == result
+
+
+def test_called_off_it_removes_nothing(mixed, monkeypatch):
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
+    caller = Caller("test")
+    run = mixed.writer.thin(ThinParams(**mixed.common(), token=mixed.token()), caller)
+    for _ in range(5):
+        assert run.step() is None
+    caller.call_off()
+    with pytest.raises(DomainError, match="called off"):
+        run.step()
+    run.close()
+    assert seqs(mixed) == list(range(1, 11))
 
 
 def test_nothing_goes_while_something_is_damaged(mixed):

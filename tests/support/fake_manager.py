@@ -45,6 +45,7 @@ IN_STEPS = (
     "checkpoint.search",
     "checkpoint.show",
     "store.gc",
+    "store.thin",
     "store.verify",
 )
 

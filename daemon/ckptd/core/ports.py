@@ -94,8 +94,8 @@ class Writer(Protocol):
         """Remove checkpoints by hand."""
         ...
 
-    def thin(self, params: store.ThinParams, caller: Caller) -> store.ThinResult:
-        """Remove the checkpoints that go by rule."""
+    def thin(self, params: store.ThinParams, caller: Caller) -> "Run[store.ThinResult]":
+        """Begin to remove the checkpoints that go by rule."""
         ...
 
     @property

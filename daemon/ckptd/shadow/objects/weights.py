@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.links import Link, links
 from ckptd.shadow.objects.packfile import PackFile
@@ -27,11 +28,18 @@ class Weights:
 
     def learning(self) -> Pieces[None]:
         """Learn what objects take in the packs that have come."""
-        # An object that was copied into another pack takes there what it took.
-        for stem in self._objects.pack_sizes.keys() - self._packs:
-            pack = PackFile(stem + b".idx")
+        while (stem := next(iter(self._objects.pack_sizes.keys() - self._packs), None)) is not None:
+            try:
+                pack = PackFile(stem + b".idx")
+            except DomainError:
+                self._objects.refresh()
+                if stem in self._objects.pack_sizes:
+                    raise
+                # It was merged with others meanwhile.
+                continue
             try:
                 for part in pack.parts():
+                    # An object that was copied into another pack takes there what it took.
                     self._sizes.update((entry.oid, entry.end - entry.start) for entry in part)
                     yield False
             finally:

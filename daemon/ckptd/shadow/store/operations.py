@@ -20,7 +20,7 @@ from ckptd.shadow.store.restoring import Restorer
 from ckptd.shadow.store.resuming import tell_interruption
 from ckptd.shadow.store.saving import Saver
 from ckptd.shadow.store.tagging import Tagger
-from ckptd.shadow.store.thinner import Thinner
+from ckptd.shadow.store.thinner import Thinner, Thinning
 from ckptd.shadow.trees.compare import compare
 
 __all__ = ["StoreWriter"]
@@ -104,9 +104,9 @@ class StoreWriter:
         self._collection = Collection(self._repo, Extent(dry_run=params.dry_run), Asker(caller))
         return self._collection
 
-    def thin(self, params: store.ThinParams, caller: AskerLike) -> store.ThinResult:
-        """Remove the checkpoints that go by rule."""
-        return self._thinner.thin(params, Asker(caller))
+    def thin(self, params: store.ThinParams, caller: AskerLike) -> Thinning:
+        """Begin to remove the checkpoints that go by rule."""
+        return self._thinner.begin(params, Asker(caller))
 
     @property
     def is_pressed(self) -> bool:

@@ -1,11 +1,13 @@
 """Thinning: history loses by rule what nobody would miss."""
 
+from typing import Final
+
 import msgspec
 
 from ckpt_protocol.checkpoint import DroppedCheckpoint
 from ckpt_protocol.store import ThinParams, ThinResult
 from ckptd.errors import DomainError
-from ckptd.shadow.objects.pieces import Pieces, drained
+from ckptd.shadow.objects.pieces import Pieces
 from ckptd.shadow.objects.weights import Weights
 from ckptd.shadow.record.checkpoint import Checkpoint
 from ckptd.shadow.record.oplog import Dropped
@@ -13,8 +15,9 @@ from ckptd.shadow.record.thinning import Item, over_cap, thinned
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.removing import begin_removal, finish_removal, needs
 from ckptd.shadow.store.repository import Repository
+from ckptd.shadow.store.stepping import go_on
 
-__all__ = ["Thinner"]
+__all__ = ["Thinner", "Thinning"]
 
 
 class Thinner:
@@ -23,27 +26,24 @@ class Thinner:
     def __init__(self, repository: Repository) -> None:
         self._repo = repository
 
-    def thin(self, params: ThinParams, asker: Asker) -> ThinResult:
-        """Remove what goes by rule and by the size cap, or tell what that would be.
+    def begin(self, params: ThinParams, asker: Asker) -> "Thinning":
+        """Begin to remove what goes by rule and by the size cap, or to tell what that would be."""
+        return Thinning(self, params, asker)
 
-        Raises DomainError ``store_damaged`` or ``object_missing`` where it is not known what hangs on what, and then
-        has removed nothing; ``cancelled``, and storage errors.
-        """
+    def known_answer(self, token: str) -> ThinResult | None:
+        """Give what a request with this token came to; what of it is not done is done."""
         log = self._repo.log
-        answered = log.answered(params.token, "thin")
+        answered = log.answered(token, "thin")
         if answered is not None:
             return msgspec.json.decode(answered.result, type=ThinResult)
-        begun = log.unanswered(params.token)
+        begun = log.unanswered(token)
         if begun is not None and begun.verb == "thin":
             finish_removal(self._repo, begun)
             return msgspec.json.decode(begun.answer, type=ThinResult)
-        result = self._plan(asker, dry_run=params.dry_run)
-        if result.dropped and not params.dry_run:
-            self._remove(params.token, result, asker)
-        return result
+        return None
 
     def thinning(self, token: str, asker: Asker, *, by_cap: bool) -> Pieces[None]:
-        """Remove what goes by rule, and ``by_cap`` what the size cap wants, in pieces; errors as thin() has them.
+        """Remove what goes by rule, and ``by_cap`` what the size cap wants, in pieces; errors as Thinning has them.
 
         Others may save and drop in between: what has come or gone meanwhile is looked at before anything is decided.
         Without the cap nothing is weighed.
@@ -52,29 +52,47 @@ class Thinner:
             self._repo.lookup.is_readable(one)
             yield False
         if by_cap:
-            result = self._decide((yield from self._weighing()), dry_run=False)
+            result = self.decide((yield from self.weighing(asker)), dry_run=False)
         else:
             known = self._known()
             gone = thinned(self._items(known), self._repo.settings.keep, self._repo.clock())
             result = self._result([known[seq] for seq in gone], 0, 0, dry_run=False)
         if result.dropped:
-            self._remove(token, result, asker)
+            self.remove(token, result, asker)
 
-    def _weighing(self) -> Pieces[Weights]:
-        lookup, weights, weighed = self._repo.lookup, Weights(self._repo.objects), set[str]()
+    def weighing(self, asker: Asker) -> Pieces[Weights]:
+        """Weigh what there is at its end; raises DomainError where it is not known what hangs on a checkpoint."""
+        lookup = self._repo.lookup
+        while True:
+            weights, weighed = Weights(self._repo.objects), set[str]()
+            try:
+                yield from self._weighing_all(weights, weighed, asker)
+                for one in weighed - lookup.ids():
+                    weights.remove(bytes.fromhex(one))
+            except DomainError:
+                if weighed <= lookup.ids():
+                    raise
+                # One has gone meanwhile, and what it was made of with it: from the beginning.
+                continue
+            return weights
+
+    def _weighing_all(self, weights: Weights, weighed: set[str], asker: Asker) -> Pieces[None]:
+        """Weigh one after the other, also those that come meanwhile; the one that is under way is in ``weighed``."""
+        lookup = self._repo.lookup
         while new := lookup.ids() - weighed:
+            self._repo.objects.refresh()
             yield from weights.learning()
-            for one in new & lookup.ids():
-                yield from weights.adding(bytes.fromhex(one))
-                weighed.add(one)
-        for one in weighed - lookup.ids():
-            weights.remove(bytes.fromhex(one))
-        return weights
+            for one in new:
+                if one in lookup.ids():
+                    weighed.add(one)
+                    yield from weights.adding(bytes.fromhex(one))
+                    # To be remembered, so that the decision reads none.
+                    lookup.is_readable(one)
+                    asker.tell("weigh", len(weighed), len(lookup.ids()))
+                    yield False
 
-    def _plan(self, asker: Asker, *, dry_run: bool) -> ThinResult:
-        return self._decide(self._weigh(asker), dry_run=dry_run)
-
-    def _decide(self, weights: Weights, *, dry_run: bool) -> ThinResult:
+    def decide(self, weights: Weights, *, dry_run: bool) -> ThinResult:
+        """Tell what goes, of what there is by now: ``weights`` hold all of that, and are of no use afterwards."""
         repo, known = self._repo, self._known()
         items = self._items(known)
         before = weights.total
@@ -106,18 +124,6 @@ class Thinner:
         newest = max(repo.lookup.by_seq(), default=0)
         return [Item(seq, one.time_s, one.facts.kind, one.id in fixed or seq == newest) for seq, one in known.items()]
 
-    def _weigh(self, asker: Asker) -> Weights:
-        ids = list(self._repo.lookup.ids())
-        weights, tell = Weights(self._repo.objects), asker.progress_of("weigh", len(ids))
-        self._repo.objects.refresh()
-        drained(weights.learning())
-        for number, one in enumerate(ids, 1):
-            if asker.is_cancelled():
-                raise DomainError("cancelled", "the thinning was called off; nothing was removed")
-            weights.add(bytes.fromhex(one))
-            tell(number, 0)
-        return weights
-
     def _result(self, gone: list[Checkpoint], frees: int, left: int, *, dry_run: bool) -> ThinResult:
         tags: list[str] = []
         note = self._repo.cap.note_of(left)
@@ -138,7 +144,46 @@ class Thinner:
             notes=[] if note is None else [note],
         )
 
-    def _remove(self, token: str, result: ThinResult, asker: Asker) -> None:
+    def remove(self, token: str, result: ThinResult, asker: Asker) -> None:
+        """Remove what was decided on; nobody may have come in between."""
         gone = [Dropped(seq=one.seq, id=one.id) for one in result.dropped]
         intent = begin_removal(self._repo, "thin", token, asker, gone, result, head_after=self._repo.head)
         finish_removal(self._repo, intent)
+
+
+class Thinning:
+    """One thinning that was asked for; step() goes on with it, and others save and drop in between."""
+
+    is_waiting: Final = False
+
+    def __init__(self, thinner: Thinner, params: ThinParams, asker: Asker) -> None:
+        self._thinner = thinner
+        self._params = params
+        self._asker = asker
+        self._result: ThinResult | None = None
+        self._run: Final = self._thin()
+
+    def step(self) -> ThinResult | None:
+        """Go on for a moment; give the result once it is there.
+
+        Raises DomainError ``store_damaged`` or ``object_missing`` where it is not known what hangs on what, and then
+        has removed nothing; ``cancelled``, and storage errors.
+        """
+        return self._result if go_on(self._run, self._asker, "thinning") else None
+
+    def close(self) -> None:
+        """Let go of what was weighed."""
+        self._run.close()
+
+    def _thin(self) -> Pieces[None]:
+        thinner, params = self._thinner, self._params
+        self._result = thinner.known_answer(params.token)
+        if self._result is not None:
+            return
+        weights = yield from thinner.weighing(self._asker)
+        # The same request may have been sent again, and have come to its end before.
+        self._result = thinner.known_answer(params.token)
+        if self._result is None:
+            self._result = thinner.decide(weights, dry_run=params.dry_run)
+            if self._result.dropped and not params.dry_run:
+                thinner.remove(params.token, self._result, self._asker)
