@@ -13,7 +13,7 @@ from ckptd.shadow.objects.pack import PackWriter
 from ckptd.shadow.objects.packindex import PackIndex
 from ckptd.shadow.scan.entry import KIND, KINDS, OID
 from ckptd.shadow.scan.exclusion import UNREADABLE, UNSTABLE
-from ckptd.shadow.scan.reading import ReadResult, pack_result, read_file
+from ckptd.shadow.scan.reading import ReadResult, read_entry
 from ckptd.shadow.trees.tree import join_tree
 from ckptd.workers.message import Inbox, Plain, frame
 
@@ -96,7 +96,7 @@ class _Worker:
         results: list[Any] = []
         try:
             for name in names:
-                result = pack_result(read_file(fd, name, self._pack, now_ns - margin_ns), now_ns, margin_ns)
+                result = read_entry(fd, name, self._pack, now_ns, margin_ns)
                 results.append(result if isinstance(result, bytes) else tuple(result))
         finally:
             os.close(fd)
@@ -115,7 +115,10 @@ class _Worker:
         self._pack.abort()
 
     def _exists(self, oid: bytes) -> bool:
-        return oid not in self._suspects and any(index.find(oid) is not None for index in self._indexes)
+        # In a first save there is none to look into.
+        if not self._indexes or oid in self._suspects:
+            return False
+        return any(index.find(oid) is not None for index in self._indexes)
 
 
 def _index(path: bytes) -> PackIndex | None:

@@ -12,7 +12,7 @@ from ckptd.shadow.objects.pack import ObjectSink
 from ckptd.shadow.scan.entry import is_young, pack_entry, signature
 from ckptd.shadow.scan.exclusion import SPECIAL, UNREADABLE, UNSTABLE
 
-__all__ = ["STREAM_ABOVE_BYTES", "ReadResult", "pack_result", "read_file", "read_link", "refuse_shortage"]
+__all__ = ["STREAM_ABOVE_BYTES", "ReadResult", "read_entry", "read_file", "read_link", "refuse_shortage"]
 
 _TRIES: Final = 3
 STREAM_ABOVE_BYTES: Final = 8 * CHUNK_BYTES
@@ -35,16 +35,6 @@ class ReadResult(NamedTuple):
     problem: str | None = None
     detail: str | None = None
     ctime_ns: int = 0
-
-
-def pack_result(result: ReadResult, now_ns: int, margin_ns: int) -> bytes | ReadResult:
-    """Give the entry of a file that was read without a problem; any other result as it is.
-
-    ``now_ns`` and ``margin_ns`` as is_young() has them.
-    """
-    if result.oid is None or result.problem is not None:
-        return result
-    return pack_entry(result.oid, result.sign, racy=is_young(result.ctime_ns, now_ns, margin_ns))
 
 
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -81,6 +71,22 @@ def read_link(dir_fd: int, name: bytes, found: os.stat_result, sink: ObjectSink)
     return ReadResult(sink.add(b"blob", target), signature(found), ctime_ns=found.st_ctime_ns)
 
 
+def read_entry(dir_fd: int, name: bytes, sink: ObjectSink, now_ns: int, margin_ns: int) -> bytes | ReadResult:
+    """Store a regular file as read_file() does; give its entry, or the result where something was the matter.
+
+    ``now_ns`` and ``margin_ns`` as is_young() has them.
+    """
+    small = _read_small(dir_fd, name, sink)
+    if small is not None:
+        oid, sign, ctime_ns = small
+    else:
+        result = read_file(dir_fd, name, sink, now_ns - margin_ns)
+        if result.oid is None or result.problem is not None:
+            return result
+        oid, sign, ctime_ns = result.oid, result.sign, result.ctime_ns
+    return pack_entry(oid, sign, racy=is_young(ctime_ns, now_ns, margin_ns))
+
+
 def read_file(
     dir_fd: int,
     name: bytes,
@@ -94,9 +100,10 @@ def read_file(
     has changed since ``fresh_ns`` (its ctime) is read twice: a write sets the time when it begins, not when it ends.
     ``beat`` is told of each piece of a large one, and what it raises goes through.
     """
-    result = _read_small(dir_fd, name, sink)
-    if result is not None:
-        return result
+    small = _read_small(dir_fd, name, sink)
+    if small is not None:
+        oid, sign, ctime_ns = small
+        return ReadResult(oid, sign, ctime_ns=ctime_ns)
     result = _GONE
     for _ in range(_TRIES):
         result = _read_once(dir_fd, name, sink, fresh_ns, beat)
@@ -105,10 +112,11 @@ def read_file(
     return result
 
 
-def _read_small(dir_fd: int, name: bytes, sink: ObjectSink) -> ReadResult | None:
+def _read_small(dir_fd: int, name: bytes, sink: ObjectSink) -> tuple[bytes, bytes, int] | None:
     """Store a file as nearly every one is: regular, small, and at rest. None for any other, which is to be read anew.
 
-    The same as _read_once() does, in one piece: of a hundred thousand files every call tells.
+    Gives its id, its signature and its ctime. The same as _read_once() does, in one piece: of a hundred thousand files
+    every call tells.
     """
     try:
         fd = os.open(name, _FLAGS, dir_fd=dir_fd)
@@ -129,7 +137,7 @@ def _read_small(dir_fd: int, name: bytes, sink: ObjectSink) -> ReadResult | None
     finally:
         os.close(fd)
     sign = signature(after)
-    return ReadResult(oid, sign, ctime_ns=after.st_ctime_ns) if sign == signature(before) else None
+    return (oid, sign, after.st_ctime_ns) if sign == signature(before) else None
 
 
 def _read_once(dir_fd: int, name: bytes, sink: ObjectSink, fresh_ns: int, beat: Callable[[int], None]) -> ReadResult:
