@@ -146,7 +146,7 @@ def test_the_loop_goes_on_while_a_save_waits(daemon, tmp_path):
         store = await service_at(daemon, tmp_path).get_store(tmp_path)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(save, store)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 while not daemon.params("checkpoint.save"):  # noqa: ASYNC110 - the other side is a thread
                     await anyio.sleep(0.002)
             assert (await store.status()).state == "idle"

@@ -12,7 +12,7 @@ DIR, W, V = b"/c", b"/w", b"/v"
 
 
 async def all_of(subscription, count):
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         return [await subscription.next() for _ in range(count)]
 
 

@@ -204,7 +204,7 @@ async def test_another_user_is_refused(short_dir) -> None:
             "print(s.makefile().read())\n"
         )
         command = [sys.executable, "-c", code, str(served.path)]
-        ran = await anyio.to_thread.run_sync(lambda: subprocess.run(command, capture_output=True, timeout=20))
+        ran = await anyio.to_thread.run_sync(lambda: subprocess.run(command, capture_output=True, timeout=60))
         assert kind_of(json.loads(ran.stdout)) == "forbidden_peer", ran.stderr
 
 

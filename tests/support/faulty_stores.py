@@ -33,7 +33,7 @@ __all__ = [
     "place",
 ]
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 SHORT = Autosave(quiet_s=0.02, max_wait_s=0.1)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 __all__ = ["eventually", "until"]
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 STEP_S = 0.002
 
 

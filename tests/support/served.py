@@ -72,7 +72,7 @@ async def serving(directory: Path, **options: object) -> AsyncIterator[Served]:
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(served.server.run)
-            with anyio.fail_after(30):
+            with anyio.fail_after(90):
                 yield served
             tasks.cancel_scope.cancel()
     finally:
@@ -80,7 +80,7 @@ async def serving(directory: Path, **options: object) -> AsyncIterator[Served]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while not condition():  # noqa: ASYNC110 - what is waited for is of the outside world
             await anyio.sleep(0.01)
 

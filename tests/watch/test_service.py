@@ -47,7 +47,7 @@ async def test_its_end_is_told_and_it_is_started_again(tmp_path):
         await post.cover()
         os.kill(post.service.pid, signal.SIGKILL)
         await eventually(lambda: post.news.breaks)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while not (covered := await post.cover()).native:  # noqa: ASYNC110 - nothing tells when it may be tried
                 await anyio.sleep(0.05)
         assert covered.fresh
