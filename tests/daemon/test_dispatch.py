@@ -74,7 +74,7 @@ async def test_each_method_answers_its_own_result(wire, method, params) -> None:
         reboot = worktree.WatchReboot(unit=False, enabled=False, linger=False)
         expected = msgspec.structs.replace(expected, state="halted", halted="for the test", reboot=reboot)
     assert result == expected
-    # These go on in steps: not done yet, done. Collections and thinnings begin and end by steps of their own, and a diff
+    # These go on in steps: not done yet, done. Collections and thinnings begin and end by steps of their own, a diff
     # with the worktree begins by a look at that.
     more = 2 if method in ("store.gc", "store.thin") else int(method == "checkpoint.diff" and params == "least_params")
     assert len(wire.manager.asked) == (2 + more if method in IN_STEPS else 1)

@@ -1,6 +1,7 @@
 """The operation log: lines that survive, numbers that never come again, answers that do."""
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import msgspec
@@ -39,6 +40,28 @@ def test_what_is_written_is_read(tmp_path: Path):
     assert (again.next_number, again.next_seq) == (3, 3)
     again.close()
     assert os.stat(tmp_path / "log").st_mode & 0o077 == 0
+
+
+def test_opening_holds_no_more_than_a_line_beside_what_it_keeps(tmp_path: Path):
+    log = _log(tmp_path)
+    # Gone on with again and again: of all these lines one is kept.
+    line = msgspec.json.encode(_intent(1, paths=["x" * 100] * 1000)) + b"\n"
+    log.close()
+    with open(tmp_path / "log", "ab") as file:
+        for _ in range(50):
+            file.write(line)
+        file.write(line[:-1])
+    tracemalloc.start()
+    try:
+        log = _log(tmp_path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert list(log.intents) == [1]
+    assert log.size_bytes == 50 * len(line)
+    # Two of them at a time, text and what was made of it.
+    assert peak < 10 * len(line)
+    log.close()
 
 
 def test_what_a_full_disk_refuses_comes_with_the_next_line(tmp_path: Path):

@@ -313,19 +313,24 @@ class OperationLog:
         return fd
 
     def _read(self) -> None:
+        """Line by line: a log may have megabytes, and a call that goes through all of them holds everybody up."""
+        whole = 0
         try:
             with open(self._fd, "rb", closefd=False) as file:
-                data = file.read()
-            whole = data.rfind(b"\n") + 1
-            if whole < len(data):
-                os.ftruncate(self._fd, whole)
+                for text in file:
+                    if not text.endswith(b"\n"):
+                        os.ftruncate(self._fd, whole)
+                        break
+                    whole += len(text)
+                    self._take(text)
         except OSError as error:
             raise from_os_error(error, "read the operation log", self._path) from error
-        for text in data[:whole].split(b"\n")[:-1]:
-            try:
-                self._note(self._decoder.decode(text))
-            except msgspec.MsgspecError:
-                self.damaged_lines += 1
+
+    def _take(self, text: bytes) -> None:
+        try:
+            self._note(self._decoder.decode(text))
+        except msgspec.MsgspecError:
+            self.damaged_lines += 1
 
     def _note(self, line: Intent | Outcome | Mark) -> None:
         # Outcomes count too: of a damaged line's operation the outcome may be all that is left.
