@@ -239,3 +239,8 @@ def memory_of(root: DirNode) -> int:
         for part in (*own, *node.ignored, *node.children, *node.entries, *node.entries.values()):
             parts[id(part)] = part
     return sum((sys.getsizeof(part) + 15) // 16 * 16 for part in parts.values())
+
+
+def test_what_directories_do_not_have_takes_no_memory():
+    one, other = (DirNode({}, {}, frozenset(), 0o755, b"", None, None) for _ in range(2))
+    assert (id(one.entries), id(one.children)) == (id(other.entries), id(other.children))

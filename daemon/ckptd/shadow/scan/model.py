@@ -10,7 +10,10 @@ from ckptd.shadow.trees.view import DirectoryView, Key, Mark
 
 __all__ = ["DirNode", "iter_nodes", "new_nodes", "post_order", "without_lost"]
 
-_NONE: Final[frozenset[bytes]] = frozenset()
+# Most directories have no directories or nothing ignored, and many no files: the same ones for all of them.
+_NO_FILES: Final[dict[bytes, bytes]] = {}
+_NO_CHILDREN: "Final[dict[bytes, DirNode]]" = {}
+_NONE_IGNORED: Final[frozenset[bytes]] = frozenset()
 
 
 class DirNode:
@@ -39,10 +42,9 @@ class DirNode:
         basis: object,
         sign: bytes = b"",
     ) -> None:
-        self.entries = entries
-        self.children = children
-        # Most directories have none: the same one for all of them.
-        self.ignored = ignored or _NONE
+        self.entries = entries or _NO_FILES
+        self.children = children or _NO_CHILDREN
+        self.ignored = ignored or _NONE_IGNORED
         self.perm = perm
         self.tree = tree
         self.modes = modes
