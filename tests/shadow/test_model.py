@@ -1,5 +1,6 @@
 """The model of what the last scan saw: its file form, and what is left of it when objects are lost."""
 
+import gc
 import hashlib
 import random
 import sys
@@ -11,9 +12,10 @@ from hypothesis import given
 from hypothesis import settings as effort_settings
 from hypothesis import strategies as st
 
+from ckptd.shadow.objects.pieces import drained
 from ckptd.shadow.scan.entry import OID, pack_entry
 from ckptd.shadow.scan.model import DirNode, iter_nodes, without_lost
-from ckptd.shadow.scan.modelfile import FORMAT, dump_model, load_model, pack_model
+from ckptd.shadow.scan.modelfile import FORMAT, checking_model, dump_model, load_model, pack_model
 from ckptd.shadow.trees.tree import DIRECTORY
 from support.effort import examples
 from support.worktrees import Desk, names
@@ -63,6 +65,7 @@ def test_a_model_comes_back_from_its_file(root: DirNode, fingerprint: bytes):
     assert loaded is not None
     assert plain(loaded[0]) == plain(root)
     assert loaded[1] == fingerprint
+    assert drained(checking_model(dump_model(root, fingerprint)))
     assert [path for path, _ in iter_nodes(loaded[0])] == [path for path, _ in iter_nodes(root)]
 
 
@@ -73,9 +76,9 @@ def test_a_damaged_file_is_no_model(root: DirNode, data: st.DataObject):
     at = data.draw(st.integers(0, len(whole) - 1))
     flipped = bytearray(whole)
     flipped[at] ^= 1 << data.draw(st.integers(0, 7))
-    assert load_model(bytes(flipped)) is None
-    assert load_model(whole[:at]) is None
-    assert load_model(whole + b"\0") is None
+    for damaged in (bytes(flipped), whole[:at], whole + b"\0"):
+        assert load_model(damaged) is None
+        assert not drained(checking_model(damaged))
 
 
 def sealed(*messages: object) -> bytes:
@@ -117,6 +120,25 @@ RECORD = [b"", 0, 0o755, b"", None, [], {}]
 )
 def test_another_format_is_no_model(data: bytes):
     assert load_model(data) is None
+    assert not drained(checking_model(data))
+
+
+def test_a_model_is_checked_a_directory_at_a_time():
+    inside = {b"d%d" % number: leaf(b"%020d" % number) for number in range(300)}
+    root = DirNode({}, inside, frozenset(), 0o755, b"r" * 20, None, None)
+    checking, pieces, most = checking_model(dump_model(root, PRINT)), 0, 0
+    del root, inside
+    before = nodes_alive()
+    for _ in checking:
+        pieces += 1
+        most = max(most, nodes_alive())
+    assert pieces >= 300
+    # To let go of a hundred thousand files is one call, which nobody comes in between.
+    assert most == before
+
+
+def nodes_alive() -> int:
+    return sum(isinstance(one, DirNode) for one in gc.get_objects())
 
 
 def test_the_format_that_is_known():

@@ -12,6 +12,7 @@ from ckpt_protocol.store import VerifyParams, VerifyResult
 from ckpt_protocol.structs import from_wire
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.links import Reach
 from ckptd.shadow.objects.refs import Refs, seq_name
 from support.worktrees import Desk, run_git
 
@@ -295,6 +296,20 @@ def desk_reader_only(desk: Desk) -> VerifyResult:
         pass
     reader.close()
     return result
+
+
+def test_a_ref_is_asked_once_what_it_points_to(three, monkeypatch):
+    """Each checkpoint is listed twice: as one, and among all refs."""
+    asked: list[bytes] = []
+    root = Reach.root
+
+    def counting(self, oid):
+        asked.append(oid)
+        return root(self, oid)
+
+    monkeypatch.setattr(Reach, "root", counting)
+    assert verify(three).clean
+    assert len(asked) == len(set(asked)) >= 3
 
 
 def test_loose_objects_are_looked_at_too(three):

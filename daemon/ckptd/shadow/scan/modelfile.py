@@ -12,11 +12,12 @@ from typing import Final
 
 import msgspec
 
+from ckptd.shadow.objects.pieces import Pieces
 from ckptd.shadow.scan.boot import UNKNOWN, Written
 from ckptd.shadow.scan.entry import doubted
 from ckptd.shadow.scan.model import DirNode, post_order
 
-__all__ = ["FORMAT", "dump_model", "load_model", "pack_model"]
+__all__ = ["FORMAT", "checking_model", "dump_model", "load_model", "pack_model"]
 
 FORMAT: Final = 3
 _CHECK_BYTES: Final = 20
@@ -98,19 +99,41 @@ def load_model(data: bytes, boot: bytes = b"") -> tuple[DirNode, bytes] | None:
     shortly before it was written is to be read again: if the power was cut, the times of such a file may be on disk,
     and its content not.
     """
-    view = memoryview(data)
-    if hashlib.sha1(view[:-_CHECK_BYTES], usedforsecurity=False).digest() != data[-_CHECK_BYTES:]:
-        return None
     try:
-        messages = _split(zlib.decompress(view[:-_CHECK_BYTES]))
-        head = msgspec.msgpack.decode(next(messages, b""), type=_Head)
-        if head.format != FORMAT:
+        opened = _open(data)
+        if opened is None:
             return None
+        head, messages = opened
         doubt_ns = head.written_ns - _FLUSHED_NS if boot and head.boot and boot != head.boot else None
         root = _unpack(_records(messages), doubt_ns)
     except (msgspec.MsgspecError, zlib.error):
         return None
     return (root, head.fingerprint) if root is not None else None
+
+
+def checking_model(data: bytes) -> Pieces[bool]:
+    """Tell in pieces whether load_model() can read this; no more than a few records of it are held at a time."""
+    depth = 0
+    try:
+        opened = _open(data)
+        for record in _records(opened[1]) if opened is not None else ():
+            if not 0 <= record.child_count <= depth:
+                return False
+            depth += 1 - record.child_count
+            yield False
+    except (msgspec.MsgspecError, zlib.error):
+        return False
+    return depth == 1
+
+
+def _open(data: bytes) -> tuple[_Head, Iterator[memoryview]] | None:
+    """Give what a model begins with, and what follows; None, MsgspecError and zlib.error tell that it is none."""
+    view = memoryview(data)
+    if hashlib.sha1(view[:-_CHECK_BYTES], usedforsecurity=False).digest() != data[-_CHECK_BYTES:]:
+        return None
+    messages = _split(zlib.decompress(view[:-_CHECK_BYTES]))
+    head = msgspec.msgpack.decode(next(messages, b""), type=_Head)
+    return (head, messages) if head.format == FORMAT else None
 
 
 def _split(data: bytes) -> Iterator[memoryview]:

@@ -8,6 +8,7 @@ from ckpt_protocol.structs import to_wire
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.links import Reach, info_named, links
 from ckptd.shadow.objects.packcheck import PackChecks
+from ckptd.shadow.objects.pieces import Pieces
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, parse_tree
@@ -61,10 +62,10 @@ class Damage:
         self.objects: Final[list[DamagedObject]] = []
         self.count = 0
 
-    def gather(self) -> Iterator[None]:
+    def gather(self) -> Pieces[None]:
         """Find out, as the store is by now: what a checkpoint needed that is gone meanwhile is no loss."""
         self._lost = {oid: _Lost(kind, missing=oid not in self._seen_copies()) for oid, kind in self._still_lost()}
-        yield
+        yield False
         known = self._refs.checkpoints()
         for seq in sorted(self._refs.checkpoint_names()):
             if seq not in known:
@@ -90,7 +91,7 @@ class Damage:
     def _seen_copies(self) -> set[bytes]:
         return {oid for oid in self._reach.lost if self._objects.has_copy(oid)}
 
-    def _look_into(self, seq: int, checkpoint_id: str) -> Iterator[None]:
+    def _look_into(self, seq: int, checkpoint_id: str) -> Pieces[None]:
         commit = bytes.fromhex(checkpoint_id)
         if commit in self._lost:
             self._lost[commit].note(seq, b"")
@@ -105,7 +106,7 @@ class Damage:
             for oid, path in self._lost_below(root, within):
                 self._lost[oid].note(seq, path)
                 paths.add(path)
-                yield
+                yield False
         if paths:
             self.affected.append(
                 AffectedCheckpoint(id=checkpoint_id, seq=seq, readable=b"" not in paths, paths=len(paths))

@@ -4,7 +4,6 @@ What turns out bad counts as missing from then on (in memory), so that the next 
 """
 
 import os
-from collections.abc import Generator, Iterator
 from typing import Final
 
 from ckpt_protocol.store import DamagedFile, VerifyParams, VerifyResult
@@ -13,6 +12,7 @@ from ckptd.errors import DomainError, spelled
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.links import Link, Reach
 from ckptd.shadow.objects.packcheck import PackChecks
+from ckptd.shadow.objects.pieces import Pieces
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore, Suspects
 from ckptd.shadow.record.checkpoint import load_checkpoint
@@ -84,19 +84,16 @@ class Verification:
         self._packs.close()
         self._objects.close()
 
-    def _look(self) -> Generator[None, None, None]:
+    def _look(self) -> Pieces[None]:
         self._objects.refresh()
-        for path, problem in check_records(self._folder, self._notes):
-            self._files.append(DamagedFile(path=to_wire(path), problem=spelled(problem)))
-            yield
-        for path, problem in check_refs(self._folder, self._refs, self._objects):
-            self._files.append(DamagedFile(path=to_wire(path), problem=problem))
-            yield
+        flaws = yield from check_records(self._folder, self._notes)
+        flaws += yield from check_refs(self._folder, self._refs, self._objects)
+        self._files += [DamagedFile(path=to_wire(path), problem=spelled(problem)) for path, problem in flaws]
         self._name_unlisted()
         tell = self._asker.progress_of("packs", self._objects.object_count if self._read_data else 0)
         for done in self._packs.run():
             tell(done, self._packs.bytes)
-            yield
+            yield False
         yield from self._walk()
         damage = Damage(self._objects, self._refs, self._reach, self._packs)
         yield from damage.gather()
@@ -105,20 +102,22 @@ class Verification:
             # An index or pack that others have open may be remembered as it was.
             self._objects.suspects.renew()
 
-    def _walk(self) -> Iterator[None]:
+    def _walk(self) -> Pieces[None]:
         tell = self._asker.progress_of("history", self._objects.object_count)
         named = [*self._refs.checkpoints().values()]
-        yield
+        yield False
         named += self._refs.everything().values()
-        yield
+        yield False
         for oid in named:
             raw = bytes.fromhex(oid.decode("ascii"))
+            if raw in self._reach.seen:
+                continue
             for seen in self._reach.walk([self._reach.root(raw)]):
                 tell(seen, self._packs.bytes)
-                yield
+                yield False
         for oid in self._refs.checkpoints().values():
             self._check_message(bytes.fromhex(oid.decode("ascii")))
-            yield
+            yield False
 
     def _check_message(self, oid: bytes) -> None:
         if oid not in self._reach.lost:
