@@ -242,6 +242,31 @@ async def test_hanging_claim_holds_up_only_its_own_directory():
         await hanging
 
 
+async def test_a_list_comes_in_between_the_steps_of_a_look_at_all_stores():
+    catalog = MemoryCatalog()
+    catalog.measures_long = True
+    async with running(catalog) as manager:
+        looks = [asyncio.ensure_future(manager.usage(DIR, None, Caller("test"))) for _ in range(2)]
+        await eventually(lambda: len(catalog.measuring) == 2 and catalog.measuring[1].steps > 2)
+        for _ in range(5):
+            assert (await manager.list(DIR)).workspaces == []
+        assert not any(one.done() for one in looks)
+        for run in catalog.measuring:
+            run.enough.set()
+        assert [(await one).stores for one in looks] == [[], []]
+
+
+async def test_a_look_at_all_stores_that_is_called_off_ends():
+    catalog, caller = MemoryCatalog(), Caller("test")
+    catalog.measures_long = True
+    async with running(catalog) as manager:
+        look = asyncio.ensure_future(manager.usage(DIR, None, caller))
+        await eventually(lambda: catalog.measuring and catalog.measuring[0].steps > 2)
+        caller.call_off()
+        assert await kind_of(look) == "cancelled"
+        await eventually(lambda: catalog.measuring[0].closes == 1)
+
+
 async def test_asking_for_ever_new_directories_does_not_gather_threads():
     async with running(MemoryCatalog()) as manager:
         for number in range(200):

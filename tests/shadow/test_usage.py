@@ -4,14 +4,19 @@ import os
 
 import pytest
 
-from ckpt_protocol.store import ThinParams
+from ckpt_protocol.store import ThinParams, UsageResult
 from ckpt_protocol.structs import from_wire
 from ckptd.core.caller import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.record.thinning import Keep
+from ckptd.shadow.store import stepping
 from support.worktrees import Desk, to_the_end
 
 pytestmark = pytest.mark.core
+
+
+def usage(desk: Desk, path: bytes | None = None) -> UsageResult:
+    return to_the_end(desk.catalog().usage(desk.checkpoint_dir, path))
 
 
 def test_checkpoints_by_kind(desk: Desk):
@@ -20,13 +25,13 @@ def test_checkpoints_by_kind(desk: Desk):
     desk.write(b"f", b"2")
     desk.save(kind="auto")
     desk.reset(first)
-    result = desk.catalog().usage(desk.checkpoint_dir, None)
+    result = usage(desk)
     (one,) = result.stores
     assert (one.manual, one.auto, one.safety, one.unreadable, one.tags) == (1, 1, 1, 0, 1)
     assert (from_wire(one.path), from_wire(one.store), one.state) == (desk.root, desk.folder, "ok")
     assert result.bytes == one.bytes > 0
     assert one.newest == desk.list().checkpoints[0].time
-    assert desk.catalog().usage(desk.checkpoint_dir, desk.root).stores[0].manual == 1
+    assert usage(desk, desk.root).stores[0].manual == 1
 
 
 def test_files_of_the_last_save(desk: Desk):
@@ -37,10 +42,41 @@ def test_files_of_the_last_save(desk: Desk):
     desk.link(b"l", b"f")
     desk.mkdir(b"empty")
     desk.save(kind="auto")
-    assert desk.catalog().usage(desk.checkpoint_dir, None).stores[0].files == 3
+    assert usage(desk).stores[0].files == 3
     with open(os.path.join(desk.folder, b"ckpt/log"), "ab") as file:
         file.write(b'{"type":"intent","verb":"save","n":')
-    assert desk.catalog().usage(desk.checkpoint_dir, None).stores[0].files == 3
+    assert usage(desk).stores[0].files == 3
+
+
+def test_it_goes_on_in_steps_from_store_to_store_and_checkpoint_to_checkpoint(desk: Desk, monkeypatch):
+    desk.configure(keep=Keep(3, 0, 0, 0))
+    for number in range(30):
+        desk.write(b"f", b"%d" % number)
+        desk.save(kind="auto")
+    whole = usage(desk)
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
+    run, steps = desk.catalog().usage(desk.checkpoint_dir, None), 0
+    while (result := run.step()) is None:
+        steps += 1
+    assert result == whole
+    # One for each checkpoint, and for each of those that would go.
+    assert steps > 30 + 20
+
+
+def test_the_log_is_read_from_its_end(desk: Desk):
+    for number in range(3):
+        desk.write(b"f%d" % number, b"1")
+        desk.save()
+    with open(os.path.join(desk.folder, b"ckpt/log"), "rb+") as file:
+        whole = file.read()
+        for damage in (b"", b"\n", b'"verb":"save"\n', b'{"verb":"save"}\n{"n":1}\n'):
+            file.truncate(len(whole))
+            file.seek(len(whole))
+            file.write(damage)
+            file.flush()
+            assert usage(desk).stores[0].files == 3
+        file.seek(0)
+        file.truncate(len(whole))
 
 
 @pytest.mark.parametrize("checkpoints", [8, 320])
@@ -53,14 +89,14 @@ def test_about_what_thinning_would_free(desk: Desk, checkpoints: int):
         if number % 4 == 0:
             desk.write(b"b/c/g", os.urandom(2_000))
         desk.save(kind="auto" if number != 2 else "manual")
-    told = desk.catalog().usage(desk.checkpoint_dir, None).stores[0].thinning_frees
+    told = usage(desk).stores[0].thinning_frees
     exact = to_the_end(
         desk.writer.thin(ThinParams(**desk.common(), token=desk.token(), dry_run=True), Caller("test"))
     ).frees_bytes
     assert exact > 0
     assert exact * 0.7 < told < exact * 1.3
     to_the_end(desk.writer.thin(ThinParams(**desk.common(), token=desk.token()), Caller("test")))
-    assert desk.catalog().usage(desk.checkpoint_dir, None).stores[0].thinning_frees == 0
+    assert usage(desk).stores[0].thinning_frees == 0
 
 
 def test_what_is_unreadable_is_counted(desk: Desk):
@@ -69,11 +105,11 @@ def test_what_is_unreadable_is_counted(desk: Desk):
     desk.save()
     with open(os.path.join(desk.folder, b"refs/checkpoints/0000000001"), "w") as file:
         file.write("?")
-    assert desk.catalog().usage(desk.checkpoint_dir, None).stores[0].unreadable == 1
+    assert usage(desk).stores[0].unreadable == 1
 
 
 def test_an_untracked_one(desk: Desk):
-    assert desk.catalog().usage(desk.checkpoint_dir, None).stores == []
+    assert usage(desk).stores == []
     with pytest.raises(DomainError) as caught:
-        desk.catalog().usage(desk.checkpoint_dir, desk.root)
+        usage(desk, desk.root)
     assert caught.value.kind == "not_tracked"

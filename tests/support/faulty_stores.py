@@ -228,6 +228,26 @@ class BadCloseStore(MemoryStore):
         raise OSError(5, "Input/output error")
 
 
+class Measuring:
+    """A look at all stores that goes on in steps until ``enough`` is set."""
+
+    is_waiting = False
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.closes = 0
+        self.enough = threading.Event()
+
+    def step(self) -> store.UsageResult | None:
+        self.steps += 1
+        if self.enough.wait(0.001):
+            return store.UsageResult(stores=[], bytes=0, max_store_bytes=0, damaged=[])
+        return None
+
+    def close(self) -> None:
+        self.closes += 1
+
+
 class MemoryCatalog:
     """Checkpoint directories in memory: ``kept`` are the stores there are, ``gone`` the worktrees that are not.
 
@@ -242,6 +262,8 @@ class MemoryCatalog:
         self.opened: list[tuple[bytes, bool, bool]] = []
         self.deleted: list[bytes] = []
         self.faults: list[str] = []
+        self.measures_long = False
+        self.measuring: list[Measuring] = []
         self._open_folders: dict[bytes, MemoryStore] = {}
 
     def keep(self, checkpoint_dir: bytes, path: bytes) -> MemoryStore:
@@ -315,8 +337,12 @@ class MemoryCatalog:
         ]
         return worktree.ListResult(workspaces=found, damaged=[])
 
-    def usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> store.UsageResult:
-        return store.UsageResult(stores=[], bytes=0, max_store_bytes=0, damaged=[])
+    def usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> Measuring:
+        run = Measuring()
+        self.measuring.append(run)
+        if not self.measures_long:
+            run.enough.set()
+        return run
 
     def dead(self, checkpoint_dir: bytes) -> store.PruneResult:
         found = [

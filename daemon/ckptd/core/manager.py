@@ -220,10 +220,22 @@ class Manager:
         """Tell what the stores of a checkpoint directory hold, or that of one worktree."""
         asking = caller or _ours()
         directory = await self._enter(checkpoint_dir, asking)
-        looking = self._desk(directory).chore(lambda: self._catalog.usage(directory, path), asking.owner)
-        result = await unless_called_off(asking, self._to_the_end(looking))
+        result = await unless_called_off(asking, self._to_the_end(self._measure(directory, path, asking)))
+        if result is None:
+            asking.check()
+            raise RuntimeError("a look at the stores ended without a result")
         stores = [msgspec.structs.replace(one, watcher=self._watched(directory, one)) for one in result.stores]
         return msgspec.structs.replace(result, stores=stores)
+
+    async def _measure(self, directory: bytes, path: bytes | None, asking: Caller) -> UsageResult | None:
+        """Look at one store after the other; other chores of the directory come in between. None: it was called off."""
+        run, result = self._catalog.usage(directory, path), None
+        try:
+            while result is None and not asking.cancelled.is_set():
+                result = await self._desk(directory).chore(run.step, asking.owner)
+        finally:
+            run.close()
+        return result
 
     def _watched(self, checkpoint_dir: bytes, one: StoreUsage) -> State | None:
         health = self._autosavers.health((checkpoint_dir, from_wire(one.path)))

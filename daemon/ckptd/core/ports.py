@@ -235,8 +235,8 @@ class Catalog(Protocol):
         """List the tracked worktrees."""
         ...
 
-    def usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> store.UsageResult:
-        """Tell what the stores hold, or that of one worktree."""
+    def usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> Run[store.UsageResult]:
+        """Begin to tell what the stores hold, or that of one worktree."""
         ...
 
     def dead(self, checkpoint_dir: bytes) -> store.PruneResult:

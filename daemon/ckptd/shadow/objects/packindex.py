@@ -98,16 +98,6 @@ class PackIndex:
             raise _damaged(self.path)
         return offset
 
-    def sizes(self) -> dict[bytes, int]:
-        """Give the packed size of each object; raises DomainError ``store_damaged``, also where the pack is gone."""
-        ordered = sorted((offset, oid) for oid, offset, _ in self.entries())
-        try:
-            end = os.path.getsize(self.pack_path) - 20
-        except OSError as error:
-            raise from_os_error(error, "look at the pack", self.pack_path) from error
-        ends = [*(offset for offset, _ in ordered[1:]), end]
-        return {oid: after - offset for (offset, oid), after in zip(ordered, ends, strict=True)}
-
     def rest(self) -> None:
         """Let the mapping take no memory until it is looked into again; the system may keep what it has of the file."""
         if _DONT_NEED is not None and isinstance(self._data, mmap.mmap):

@@ -231,14 +231,6 @@ class ObjectStore:
         """Give the bytes of all packs, as far as is known."""
         return sum(self._sizes.values())
 
-    def packed_sizes(self) -> dict[bytes, int]:
-        """Give the bytes that each object takes in a pack."""
-        self.refresh()
-        found: dict[bytes, int] = {}
-        for index in self._indexes.values():
-            found.update(index.sizes())
-        return found
-
     def is_packed(self, oid: bytes) -> bool:
         """Tell whether a pack has an object."""
         return any(index.find(oid) is not None for index in self._indexes.values())

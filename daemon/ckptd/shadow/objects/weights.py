@@ -13,7 +13,8 @@ __all__ = ["Weights"]
 
 
 class Weights:
-    """Counts references. Every checkpoint is added first; ``total`` are the packed bytes of all that is referred to.
+    """Counts references. Every checkpoint is added first; ``total`` are the packed bytes of all that is referred to,
+    ``sizes`` those of each object.
 
     learning() comes before that, and again where more has been stored meanwhile. Raises DomainError where a commit or
     tree cannot be read: then nobody knows what hangs on it.
@@ -23,7 +24,7 @@ class Weights:
         self.total = 0
         self._objects = objects
         self._packs: set[bytes] = set()
-        self._sizes: Final[dict[bytes, int]] = {}
+        self.sizes: Final[dict[bytes, int]] = {}
         self._counts: dict[bytes, int] = {}
 
     def learning(self) -> Pieces[None]:
@@ -40,7 +41,7 @@ class Weights:
             try:
                 for part in pack.parts():
                     # An object that was copied into another pack takes there what it took.
-                    self._sizes.update((entry.oid, entry.end - entry.start) for entry in part)
+                    self.sizes.update((entry.oid, entry.end - entry.start) for entry in part)
                     yield False
             finally:
                 pack.close()
@@ -59,7 +60,7 @@ class Weights:
             count = self._counts.get(link.oid, 0)
             self._counts[link.oid] = count + 1
             if not count:
-                self.total += self._sizes.get(link.oid, 0)
+                self.total += self.sizes.get(link.oid, 0)
                 stack.extend(self._below(link))
             if portion.is_full(link.kind != b"blob"):
                 yield False
@@ -72,7 +73,7 @@ class Weights:
             link = stack.pop()
             self._counts[link.oid] -= 1
             if not self._counts[link.oid]:
-                self.total -= self._sizes.get(link.oid, 0)
+                self.total -= self.sizes.get(link.oid, 0)
                 stack.extend(self._below(link))
         return before - self.total
 

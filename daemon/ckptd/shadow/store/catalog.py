@@ -14,11 +14,13 @@ from ckpt_protocol.worktree import AdoptResult, ListResult, Workspace
 from ckptd.autosave import Autosave, AutosaveWishes
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.isolation import isolate
+from ckptd.shadow.objects.pieces import Pieces
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.windows import bound_windows
 from ckptd.shadow.record.checkpoint import rfc3339
 from ckptd.shadow.record.legacy import LegacyCheckpoints
 from ckptd.shadow.record.legacyfolder import legacy_folders
+from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.claims import Claim, claims_on
 from ckptd.shadow.store.identity import check_identity, check_real
 from ckptd.shadow.store.layout import (
@@ -43,6 +45,7 @@ from ckptd.shadow.store.places import why_protected
 from ckptd.shadow.store.reader import StoreReader
 from ckptd.shadow.store.repository import Repository, legacy_checkpoints
 from ckptd.shadow.store.settings import Settings
+from ckptd.shadow.store.stepping import Steps
 from ckptd.shadow.store.usage import usage_of
 
 __all__ = ["OpenedFolder", "ShadowCatalog"]
@@ -131,14 +134,19 @@ class ShadowCatalog:
                 damaged.append(to_wire(folder))
         return ListResult(workspaces=sorted(workspaces, key=lambda one: from_wire(one.path)), damaged=damaged)
 
-    def usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> UsageResult:
-        """Tell what the stores hold, or that of one worktree; raises DomainError ``not_tracked`` where it has none."""
+    def usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> Steps[UsageResult]:
+        """Begin to tell what the stores hold, or that of one worktree; it raises ``not_tracked`` where it has none."""
+        return Steps(self._usage(checkpoint_dir, worktree_path), Asker.of_the_daemon(), "look at the stores")
+
+    def _usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> Pieces[UsageResult]:
         found, damaged = [], []
         for folder, metadata in _stores(checkpoint_dir):
+            yield False
             if isinstance(metadata, DomainError):
                 damaged.append(to_wire(folder))
             elif worktree_path in (None, metadata.path):
-                found.append(usage_of(folder, metadata, _state_of(metadata), self._settings.keep, self._clock()))
+                keep, now_s = self._settings.keep, self._clock()
+                found.append((yield from usage_of(folder, metadata, _state_of(metadata), keep, now_s)))
         if worktree_path is not None and not found:
             raise _not_tracked(checkpoint_dir, worktree_path)
         return UsageResult(

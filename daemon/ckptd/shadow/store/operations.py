@@ -19,8 +19,9 @@ from ckptd.shadow.store.repository import Repository
 from ckptd.shadow.store.restoring import Restorer
 from ckptd.shadow.store.resuming import tell_interruption
 from ckptd.shadow.store.saving import Saver
+from ckptd.shadow.store.stepping import Steps
 from ckptd.shadow.store.tagging import Tagger
-from ckptd.shadow.store.thinner import Thinner, Thinning
+from ckptd.shadow.store.thinner import Thinner
 from ckptd.shadow.trees.compare import compare
 
 __all__ = ["StoreWriter"]
@@ -104,9 +105,10 @@ class StoreWriter:
         self._collection = Collection(self._repo, Extent(dry_run=params.dry_run), Asker(caller))
         return self._collection
 
-    def thin(self, params: store.ThinParams, caller: AskerLike) -> Thinning:
+    def thin(self, params: store.ThinParams, caller: AskerLike) -> Steps[store.ThinResult]:
         """Begin to remove the checkpoints that go by rule."""
-        return self._thinner.begin(params, Asker(caller))
+        asker = Asker(caller)
+        return Steps(self._thinner.thin(params, asker), asker, "thinning")
 
     @property
     def is_pressed(self) -> bool:

@@ -9,7 +9,9 @@ from typing import Final
 
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import EMPTY_TREE
+from ckptd.shadow.objects.pieces import Pieces
 from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.objects.weights import Weights
 from ckptd.shadow.record.checkpoint import Checkpoint
 from ckptd.shadow.record.thinning import Item, Keep, thinned
 from ckptd.shadow.trees.tree import DIRECTORY, TreeEntry, parse_tree
@@ -21,8 +23,8 @@ _LOOKED_AT: Final = 100
 
 def spared_bytes(
     objects: ObjectStore, known: Sequence[Checkpoint], fixed: Collection[str], keep: Keep, now_s: float
-) -> int | None:
-    """Estimate the packed bytes that go with what goes by rule alone; None where a tree cannot be read.
+) -> Pieces[int | None]:
+    """Estimate the packed bytes that go with what goes by rule alone, in pieces; None where one cannot be read.
 
     ``known`` are the checkpoints in order, ``fixed`` the ids of those that stay in any case. Safety checkpoints are
     taken to stay: which of them an undo needs, their store's owner knows.
@@ -36,13 +38,15 @@ def spared_bytes(
     places = [at for at, one in enumerate(known) if one.facts.seq in gone]
     stride = max(1, len(places) // _LOOKED_AT)
     chosen = places[::stride]
-    sizes = objects.packed_sizes()
-    total = 0
+    weights, total = Weights(objects), 0
     try:
+        objects.refresh()
+        yield from weights.learning()
         for at in chosen:
             after = next((one for one in known[at + 1 :] if one.facts.seq not in gone), None)
             others = [one.tree for one in (*known[max(0, at - 1) : at], after) if one is not None]
-            total += sizes.get(bytes.fromhex(known[at].id), 0) + _alone(objects, sizes, known[at].tree, others)
+            total += weights.sizes.get(bytes.fromhex(known[at].id), 0)
+            total += yield from _alone(objects, weights.sizes, known[at].tree, others)
     except DomainError as error:
         if error.kind == "too_many_files":
             raise
@@ -50,7 +54,7 @@ def spared_bytes(
     return total * len(places) // len(chosen)
 
 
-def _alone(objects: ObjectStore, sizes: dict[bytes, int], top: bytes, others: Sequence[bytes]) -> int:
+def _alone(objects: ObjectStore, sizes: dict[bytes, int], top: bytes, others: Sequence[bytes]) -> Pieces[int]:
     """Add up what is below a tree and not at the same path of the others."""
     total = 0
     stack = [(top, list(others))]
@@ -66,6 +70,7 @@ def _alone(objects: ObjectStore, sizes: dict[bytes, int], top: bytes, others: Se
                 stack.append((entry.oid, [found.oid for found in same if found.mode == DIRECTORY]))
             elif all(found.oid != entry.oid for found in same):
                 total += sizes.get(entry.oid, 0)
+        yield False
     return total
 
 

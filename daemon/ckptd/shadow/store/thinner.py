@@ -1,7 +1,5 @@
 """Thinning: history loses by rule what nobody would miss."""
 
-from typing import Final
-
 import msgspec
 
 from ckpt_protocol.checkpoint import DroppedCheckpoint
@@ -15,9 +13,8 @@ from ckptd.shadow.record.thinning import Item, over_cap, thinned
 from ckptd.shadow.store.asker import Asker
 from ckptd.shadow.store.removing import begin_removal, finish_removal, needs
 from ckptd.shadow.store.repository import Repository
-from ckptd.shadow.store.stepping import go_on
 
-__all__ = ["Thinner", "Thinning"]
+__all__ = ["Thinner"]
 
 
 class Thinner:
@@ -26,11 +23,26 @@ class Thinner:
     def __init__(self, repository: Repository) -> None:
         self._repo = repository
 
-    def begin(self, params: ThinParams, asker: Asker) -> "Thinning":
-        """Begin to remove what goes by rule and by the size cap, or to tell what that would be."""
-        return Thinning(self, params, asker)
+    def thin(self, params: ThinParams, asker: Asker) -> Pieces[ThinResult]:
+        """Remove what goes by rule and by the size cap, or tell what that would be, in pieces.
 
-    def known_answer(self, token: str) -> ThinResult | None:
+        Raises DomainError ``store_damaged`` or ``object_missing`` where it is not known what hangs on what, and then
+        has removed nothing; and storage errors.
+        """
+        known = self._known_answer(params.token)
+        if known is not None:
+            return known
+        weights = yield from self._weighing(asker)
+        # The same request may have been sent again, and have come to its end before.
+        known = self._known_answer(params.token)
+        if known is not None:
+            return known
+        result = self._decide(weights, dry_run=params.dry_run)
+        if result.dropped and not params.dry_run:
+            self._remove(params.token, result, asker)
+        return result
+
+    def _known_answer(self, token: str) -> ThinResult | None:
         """Give what a request with this token came to; what of it is not done is done."""
         log = self._repo.log
         answered = log.answered(token, "thin")
@@ -43,7 +55,7 @@ class Thinner:
         return None
 
     def thinning(self, token: str, asker: Asker, *, by_cap: bool) -> Pieces[None]:
-        """Remove what goes by rule, and ``by_cap`` what the size cap wants, in pieces; errors as Thinning has them.
+        """Remove what goes by rule, and ``by_cap`` what the size cap wants, in pieces; errors as thin() has them.
 
         Others may save and drop in between: what has come or gone meanwhile is looked at before anything is decided.
         Without the cap nothing is weighed.
@@ -52,15 +64,15 @@ class Thinner:
             self._repo.lookup.is_readable(one)
             yield False
         if by_cap:
-            result = self.decide((yield from self.weighing(asker)), dry_run=False)
+            result = self._decide((yield from self._weighing(asker)), dry_run=False)
         else:
             known = self._known()
             gone = thinned(self._items(known), self._repo.settings.keep, self._repo.clock())
             result = self._result([known[seq] for seq in gone], 0, 0, dry_run=False)
         if result.dropped:
-            self.remove(token, result, asker)
+            self._remove(token, result, asker)
 
-    def weighing(self, asker: Asker) -> Pieces[Weights]:
+    def _weighing(self, asker: Asker) -> Pieces[Weights]:
         """Weigh what there is at its end; raises DomainError where it is not known what hangs on a checkpoint."""
         lookup = self._repo.lookup
         while True:
@@ -91,7 +103,7 @@ class Thinner:
                     asker.tell("weigh", len(weighed), len(lookup.ids()))
                     yield False
 
-    def decide(self, weights: Weights, *, dry_run: bool) -> ThinResult:
+    def _decide(self, weights: Weights, *, dry_run: bool) -> ThinResult:
         """Tell what goes, of what there is by now: ``weights`` hold all of that, and are of no use afterwards."""
         repo, known = self._repo, self._known()
         items = self._items(known)
@@ -144,46 +156,8 @@ class Thinner:
             notes=[] if note is None else [note],
         )
 
-    def remove(self, token: str, result: ThinResult, asker: Asker) -> None:
+    def _remove(self, token: str, result: ThinResult, asker: Asker) -> None:
         """Remove what was decided on; nobody may have come in between."""
         gone = [Dropped(seq=one.seq, id=one.id) for one in result.dropped]
         intent = begin_removal(self._repo, "thin", token, asker, gone, result, head_after=self._repo.head)
         finish_removal(self._repo, intent)
-
-
-class Thinning:
-    """One thinning that was asked for; step() goes on with it, and others save and drop in between."""
-
-    is_waiting: Final = False
-
-    def __init__(self, thinner: Thinner, params: ThinParams, asker: Asker) -> None:
-        self._thinner = thinner
-        self._params = params
-        self._asker = asker
-        self._result: ThinResult | None = None
-        self._run: Final = self._thin()
-
-    def step(self) -> ThinResult | None:
-        """Go on for a moment; give the result once it is there.
-
-        Raises DomainError ``store_damaged`` or ``object_missing`` where it is not known what hangs on what, and then
-        has removed nothing; ``cancelled``, and storage errors.
-        """
-        return self._result if go_on(self._run, self._asker, "thinning") else None
-
-    def close(self) -> None:
-        """Let go of what was weighed."""
-        self._run.close()
-
-    def _thin(self) -> Pieces[None]:
-        thinner, params = self._thinner, self._params
-        self._result = thinner.known_answer(params.token)
-        if self._result is not None:
-            return
-        weights = yield from thinner.weighing(self._asker)
-        # The same request may have been sent again, and have come to its end before.
-        self._result = thinner.known_answer(params.token)
-        if self._result is None:
-            self._result = thinner.decide(weights, dry_run=params.dry_run)
-            if self._result.dropped and not params.dry_run:
-                thinner.remove(params.token, self._result, self._asker)

@@ -10,6 +10,7 @@ from ckpt_protocol.store import StoreUsage
 from ckpt_protocol.structs import to_wire
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.durable import read_derived
+from ckptd.shadow.objects.pieces import Pieces
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.record.checkpoint import Checkpoint, rfc3339
@@ -25,14 +26,15 @@ __all__ = ["usage_of"]
 
 def usage_of(
     folder: bytes, metadata: Metadata, state: Literal["ok", "missing", "unreachable"], keep: Keep, now_s: float
-) -> StoreUsage:
-    """Tell of one store; a checkpoint that cannot be read is counted as that. Raises DomainError."""
+) -> Pieces[StoreUsage]:
+    """Tell of one store, in pieces; a checkpoint that cannot be read is counted as that. Raises DomainError."""
     objects, refs = ObjectStore(folder), Refs(folder)
     try:
         lookup = Lookup(objects, CheckpointIds(refs))
         kinds: Counter[str] = Counter()
         known: list[Checkpoint] = []
         for one in lookup.by_seq().values():
+            yield False
             try:
                 checkpoint = lookup.load(one)
             except DomainError as error:
@@ -46,6 +48,7 @@ def usage_of(
         # In the order of their numbers, so the last one is the newest, whatever the clock said.
         newest = known[-1] if known else None
         fixed = {lookup.head(), *lookup.tags_by_id(), newest and newest.id}
+        frees = yield from spared_bytes(objects, known, {one for one in fixed if one}, keep, now_s)
         return StoreUsage(
             path=metadata.worktree,
             store=to_wire(folder),
@@ -58,7 +61,7 @@ def usage_of(
             tags=len(refs.tags()),
             newest=None if newest is None else rfc3339(newest.time_s),
             files=_files_of_last_save(folder),
-            thinning_frees=spared_bytes(objects, known, {one for one in fixed if one}, keep, now_s),
+            thinning_frees=frees,
         )
     finally:
         objects.close()
@@ -66,11 +69,13 @@ def usage_of(
 
 def _files_of_last_save(folder: bytes) -> int | None:
     """Read it in the operation log, which its owner may be writing to."""
-    lines = (read_derived(os.path.join(folder, b"ckpt", b"log")) or b"").split(b"\n")
-    for line in reversed(lines):
-        if b'"verb":"save"' in line:
-            try:
-                return msgspec.json.decode(line, type=Intent).files
-            except msgspec.MsgspecError:
-                continue
+    log = read_derived(os.path.join(folder, b"ckpt", b"log")) or b""
+    # From the end: to cut megabytes into lines would hold everybody up.
+    end = len(log)
+    while (at := log.rfind(b'"verb":"save"', 0, end)) >= 0:
+        end, after = log.rfind(b"\n", 0, at) + 1, log.find(b"\n", at)
+        try:
+            return msgspec.json.decode(log[end:after] if after >= 0 else log[end:], type=Intent).files
+        except msgspec.MsgspecError:
+            continue
     return None
