@@ -83,7 +83,7 @@ def test_a_reset_that_could_change_nothing_counts_only_if_it_moved_head(after, c
     log = Log()
     log.add("save", after="a", safety=None)
     reset = log.add("reset", after=after)
-    log.outcomes[reset] = Outcome(n=reset, paths=[])
+    log.outcomes[reset] = Outcome(n=reset, paths=())
     assert log.history.undoable == ((reset,) if counts else ())
 
 

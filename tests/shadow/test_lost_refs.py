@@ -189,9 +189,9 @@ def test_what_the_log_knows():
         _intent(2, "save", id="b", after="b"),
         _intent(3, "save", id="never", after="never"),
         _intent(4, "save", id="cut off", after="cut off"),
-        _intent(5, "reset", target="a", safety="s", after="a", resumed=[Pass(safety="perhaps", paths=[])]),
+        _intent(5, "reset", target="a", safety="s", after="a", resumed=(Pass(safety="perhaps", paths=()),)),
         _intent(6, "reset", target="a", safety="withdrawn", after="a"),
-        _intent(7, "drop", dropped=[Dropped(seq=2, id="b")]),
+        _intent(7, "drop", dropped=(Dropped(seq=2, id="b"),)),
     ]
     outcomes = {n: Outcome(n=n, done=n not in (3, 6)) for n in (1, 2, 3, 5, 6)}
     known = known_checkpoints(intents, outcomes)

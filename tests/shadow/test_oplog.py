@@ -1,5 +1,6 @@
 """The operation log: lines that survive, numbers that never come again, answers that do."""
 
+import gc
 import os
 import tracemalloc
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
-from ckptd.shadow.record.oplog import Intent, OperationLog, Outcome
+from ckptd.shadow.record.oplog import Dropped, Intent, OperationLog, Outcome
 from support.tiny_disk import fill, tiny_disk
 from support.worktrees import opened_files
 
@@ -29,9 +30,9 @@ def _log(place: Path) -> OperationLog:
 def test_what_is_written_is_read(tmp_path: Path):
     log = _log(tmp_path)
     assert (log.next_number, log.next_seq, log.damaged_lines) == (1, 1, 0)
-    intent = _intent(1, before="a", paths=["x", "é\n"], tag="t", files=3, session="s")
+    intent = _intent(1, before="a", paths=("x", "é\n"), tag="t", files=3, session="s")
     log.write(intent)
-    log.write(Outcome(n=1, result=msgspec.Raw(b'{"id":"x"}'), paths=["x"]))
+    log.write(Outcome(n=1, result=msgspec.Raw(b'{"id":"x"}'), paths=("x",)))
     log.write(_intent(2))
     log.close()
     again = _log(tmp_path)
@@ -61,6 +62,23 @@ def test_opening_holds_no_more_than_a_line_beside_what_it_keeps(tmp_path: Path):
     assert log.size_bytes == 50 * len(line)
     # Two of them at a time, text and what was made of it.
     assert peak < 10 * len(line)
+    log.close()
+
+
+def test_the_collector_has_nothing_to_look_at_however_long_a_log_is(tmp_path: Path):
+    log = _log(tmp_path)
+    for number in range(1, 301):
+        log.write(_intent(number, paths=("a", "b"), dropped=(Dropped(seq=1, id="x"),)), durable=False)
+        log.write(Outcome(n=number, result=msgspec.Raw(b"{}"), paths=("a",)), durable=False)
+    log.close()
+    del log
+    gc.collect()
+    before = len(gc.get_objects())
+    log = _log(tmp_path)
+    # Whether a tuple has to be looked at is found out by the first look.
+    gc.collect()
+    assert len(log.intents) == 300
+    assert len(gc.get_objects()) - before < 100
     log.close()
 
 
@@ -114,8 +132,8 @@ def test_answers_by_token(tmp_path: Path):
     log.write(Outcome(n=2, done=False))
     assert log.answered("b") is None
     log.write(_intent(3, token="b"))
-    log.write(Outcome(n=3, paths=[]))
-    assert log.answered("b") == Outcome(n=3, paths=[])
+    log.write(Outcome(n=3, paths=()))
+    assert log.answered("b") == Outcome(n=3, paths=())
     log.close()
 
 

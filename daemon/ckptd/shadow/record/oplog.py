@@ -29,28 +29,30 @@ _logger = logging.getLogger(__name__)
 Verb = Literal["open", "save", "reset", "rollback", "undo", "redo", "drop", "thin", "tag", "untag"]
 
 
-class Pass(msgspec.Struct, frozen=True, kw_only=True):
+# A daemon may know hundreds of thousands of these. They refer to nothing that could refer to them, so that the garbage
+# collector need not look at them, nor at their tuples, as it would at lists.
+class Pass(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A restore that was cut off and gone on with: what stood there by then, and which paths were still to change."""
 
     safety: str
-    paths: list[WirePath]
+    paths: tuple[WirePath, ...]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class Part(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Paths of a restore that come from another checkpoint than its target."""
 
     checkpoint: str
-    paths: list[WirePath]
+    paths: tuple[WirePath, ...]
 
 
-class Dropped(msgspec.Struct, frozen=True, kw_only=True):
+class Dropped(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A checkpoint that is dropped."""
 
     seq: int
     id: str
 
 
-class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defaults=True):
+class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defaults=True, gc=False):
     """What an operation is about to do. ``before`` and ``after`` are heads; ``paths`` those that a restore changes.
 
     ``target`` is the checkpoint whose content a restore writes, ``safety`` the one that holds what it overwrites,
@@ -74,19 +76,19 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", omit_defau
     target: str | None = None
     safety: str | None = None
     undoes: int | None = None
-    paths: list[WirePath] = []
+    paths: tuple[WirePath, ...] = ()
     tag: str | None = None
     files: int = 0
-    resumed: list[Pass] = []
-    parts: list[Part] = []
-    dropped: list[Dropped] = []
-    untagged: list[str] = []
-    uncopied: list[str] = []
-    given_up: list[int] = []
+    resumed: tuple[Pass, ...] = ()
+    parts: tuple[Part, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    untagged: tuple[str, ...] = ()
+    uncopied: tuple[str, ...] = ()
+    given_up: tuple[int, ...] = ()
     answer: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_defaults=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_defaults=True, gc=False):
     """What came of intent ``n``: the answer as it was given, so that a retried request gets it again.
 
     ``done`` false: the operation was given up, and nothing of it holds. ``paths`` are those that a restore really
@@ -97,12 +99,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, tag="outcome", omit_def
     n: int
     done: bool = True
     result: msgspec.Raw = msgspec.Raw(b"null")
-    paths: list[WirePath] | None = None
+    paths: tuple[WirePath, ...] | None = None
     head_stays: bool = False
     incomplete: bool = False
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True, tag="mark", omit_defaults=True):
+class Mark(msgspec.Struct, frozen=True, kw_only=True, tag="mark", omit_defaults=True, gc=False):
     """Where a log was cut: ``n`` the last number, ``next_seq`` and ``head`` as they were then.
 
     ``older`` are operations that were kept from before; what they did to head is in ``head`` already.

@@ -309,7 +309,7 @@ class Carrier:
         incomplete: bool = False,
     ) -> None:
         """Record what came of an operation, and the paths that it changed; head moves unless it was stopped."""
-        changed = None if paths is None else [to_wire(path) for path in sorted(paths)]
+        changed = None if paths is None else tuple(map(to_wire, sorted(paths)))
         raw = msgspec.Raw(msgspec.json.encode(result))
         self._repo.log.conclude(
             Outcome(n=intent.n, result=raw, paths=changed, head_stays=head_stays, incomplete=incomplete)

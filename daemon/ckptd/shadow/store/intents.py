@@ -44,7 +44,7 @@ def intent_of(
     """
     steps = list(steps)
     begun, safety = request.begun, draft.id if draft is not None else None
-    paths = [to_wire(step.path) for step in steps]
+    paths = tuple([to_wire(step.path) for step in steps])
     replace = partial(
         msgspec.structs.replace,
         target=request.target.checkpoint.id,
@@ -54,18 +54,18 @@ def intent_of(
         fresh = new_intent(repo, request.verb, request.token, asker, undoes=request.undoes, after=request.head_after)
         return replace(fresh, safety=safety, paths=paths, parts=_parts(request, steps))
     ids = repo.lookup.ids()
-    resumed = [one for one in begun.resumed if one.safety in ids]
+    resumed = tuple(one for one in begun.resumed if one.safety in ids)
     if safety is not None:
-        resumed.append(Pass(safety=safety, paths=paths))
+        resumed += (Pass(safety=safety, paths=paths),)
     # A save in between has moved head; a restore that does not move it leaves it there.
     before = begun.before if begun.before != begun.after else repo.head
     return replace(begun, token=request.token, before=before, after=request.head_after, resumed=resumed)
 
 
-def _parts(request: RestoreRequest, steps: Iterable[Step]) -> list[Part]:
+def _parts(request: RestoreRequest, steps: Iterable[Step]) -> tuple[Part, ...]:
     """Give the paths that do not come from the target, by checkpoint: with the directories that come with them."""
     if not request.parts:
-        return []
+        return ()
     found: dict[str, list[bytes]] = {one: [] for one, _ in request.parts}
     for path, _, after in steps:
         own = next((one for one, paths in request.parts if path in paths), None)
@@ -73,7 +73,7 @@ def _parts(request: RestoreRequest, steps: Iterable[Step]) -> list[Part]:
             own = _source_of(request, path, after)
         if own is not None:
             found[own].append(path)
-    return [Part(checkpoint=one, paths=[to_wire(path) for path in paths]) for one, paths in found.items() if paths]
+    return tuple(Part(checkpoint=one, paths=tuple(map(to_wire, paths))) for one, paths in found.items() if paths)
 
 
 def _source_of(request: RestoreRequest, path: bytes, after: State | None) -> str | None:

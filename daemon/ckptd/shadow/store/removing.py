@@ -55,7 +55,7 @@ def begin_removal(
     given_up: Iterable[int] = (),
 ) -> Intent:
     """Make it durable what is to go; to be followed by finish_removal()."""
-    dropped = list(gone)
+    dropped = tuple(gone)
     ids = {one.id for one in dropped}
     intent = Intent(
         n=repo.log.next_number,
@@ -69,9 +69,9 @@ def begin_removal(
         before=repo.head,
         after=head_after,
         dropped=dropped,
-        untagged=sorted(untagged),
-        uncopied=sorted(old for old, oid in repo.refs.copies().items() if oid.decode("ascii") in ids),
-        given_up=sorted(given_up),
+        untagged=tuple(sorted(untagged)),
+        uncopied=tuple(sorted(old for old, oid in repo.refs.copies().items() if oid.decode("ascii") in ids)),
+        given_up=tuple(sorted(given_up)),
         answer=msgspec.Raw(msgspec.json.encode(answer)),
     )
     try:
