@@ -170,6 +170,14 @@ def test_thousands_of_objects_in_all_buckets(bare: Bare):
     assert all(index.find(oid[:-1] + bytes([oid[-1] ^ 1])) is None for oid in list(expected)[:500])
 
 
+def test_an_id_that_is_found_across_two_others_is_looked_for_further(tmp_path: Path):
+    one, other = b"\5" * 5 + b"\1" + b"\5" * 14, b"\5" * 20
+    index = written_index(tmp_path, [(one, 0, 12), (other, 0, 13)])
+    assert (index.find(one), index.find(other)) == (12, 13)
+    index = written_index(tmp_path, [(one, 0, 12), (b"\5" * 19 + b"\4", 0, 13)])
+    assert index.find(other) is None
+
+
 @pytest.mark.parametrize("first", [0x00, 0x7F, 0xFF])
 def test_all_objects_in_one_bucket(tmp_path: Path, first: int):
     written = [(bytes([first]) + noise(19, number), number, 12 + number) for number in range(300)]

@@ -15,6 +15,7 @@ _FANOUT_AT: Final = 8
 _NAMES_AT: Final = 8 + 256 * 4
 _LARGE_OFFSET: Final = 0x80000000
 _PART: Final = 1000
+_SEARCHED: Final = 64
 # Below this an index is read into memory: a mapping costs a page table entry and a descriptor for a while.
 _MAP_ABOVE_BYTES: Final = 1 << 18
 _DONT_NEED: Final[int | None] = getattr(mmap, "MADV_DONTNEED", None)
@@ -52,17 +53,20 @@ class PackIndex:
         low = self._fanout[first - 1] if first else 0
         high = self._fanout[first]
         data = self._data
-        while low < high:
+        while high - low > _SEARCHED:
             middle = (low + high) // 2
             at = _NAMES_AT + middle * 20
-            found = data[at : at + 20]
-            if found == oid:
-                return self._offset(middle)
-            if found < oid:
-                low = middle + 1
+            if data[at : at + 20] <= oid:
+                low = middle
             else:
                 high = middle
-        return None
+        # One call looks through what is left, faster than a few steps more of the above.
+        end = _NAMES_AT + high * 20
+        at = data.find(oid, _NAMES_AT + low * 20, end)
+        while at >= 0 and (at - _NAMES_AT) % 20:
+            # Across two ids.
+            at = data.find(oid, at + 1, end)
+        return self._offset((at - _NAMES_AT) // 20) if at >= 0 else None
 
     def oids(self) -> list[bytes]:
         """Give the ids of all objects, sorted."""

@@ -233,7 +233,11 @@ class ObjectStore:
 
     def is_packed(self, oid: bytes) -> bool:
         """Tell whether a pack has an object."""
-        return any(index.find(oid) is not None for index in self._indexes.values())
+        # Asked of everything that is written.
+        for index in self._indexes.values():
+            if index.find(oid) is not None:
+                return True
+        return False
 
     def is_large(self, oid: bytes) -> bool:
         """Tell whether an object is a blob that is streamed."""
