@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import pytest
 
 from ckpt_protocol.worktree import Scans
 from ckptd.doubt import Doubt
+from ckptd.exact import watcher
 from ckptd.exact.watcher import ExactWatcher
 from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.pack import HashOnly
 from ckptd.shadow.scan.model import without_lost
 from support.effort import examples
@@ -83,6 +86,68 @@ def test_a_save_by_its_word_looks_at_what_changed(watched):
     assert found.read_count == 2
     assert watched.check()
     assert not desk.save().created
+
+
+def test_nobody_begins_to_watch_in_the_middle_of_a_restore(desk: Desk):
+    desk.write(b"a", b"1")
+    desk.save()
+    desk.write(b"a", b"2")
+    desk.configure(witness_maker=ExactWatcher, scan_budget_ms=0)
+    begun: dict[str, bool] = {}
+    scans = desk.repo.watched
+    end = listen(lambda point, _path: begun.update({point: scans._witness is not None}))
+    desk.reset("#1")
+    end()
+    assert {"scanned", "planned", "worktree-exchanged", "concluded"} <= begun.keys()
+    assert not any(begun.values())
+    assert desk.repo.watched._witness is not None
+    desk.save()
+    assert scans._witness.wait_until_ready(60)
+    desk.save()
+    desk.write(b"a", b"3")
+    assert desk.repo.lookup.load(desk.save().id).facts.scan == "watched"
+
+
+def test_what_a_restore_does_with_files_in_the_making_is_not_noted(watched):
+    desk = watched.desk
+    for name in (b"a", b"b", b"d/c"):
+        desk.write(name, b"1")
+    desk.save()
+    watched.settle()
+    desk.write(b"a", b"2")
+    desk.remove(b"b")
+    desk.remove(b"d/c")
+    desk.write(b"new", b"2")
+    desk.reset("#1")
+    names = watched.witness.look()
+    assert names is not None
+    assert {folder + b"/" + name for folder, some in names.items() for name in some} == {b"/a", b"/b", b"d/c", b"/new"}
+    desk.write(b"a", b"3")
+    assert watched.check()
+
+
+def test_events_gather_but_whoever_asks_does_not_wait(watched, monkeypatch):
+    desk = watched.desk
+    monkeypatch.setattr(watcher, "_GATHERED_S", 600.0)
+    watched.settle()
+    reads: list[int] = []
+    real = os.read
+    thread = watched.witness._thread
+
+    def counted(fd: int, most: int) -> bytes:
+        if threading.current_thread() is thread:
+            reads.append(fd)
+        return real(fd, most)
+
+    monkeypatch.setattr(os, "read", counted)
+    for number in range(200):
+        desk.write(b"f%d" % number, b"1")
+        if number % 20 == 0:
+            assert watched.witness.look() is not None
+    # At most one that was under way, one for each that asked, and one that found nobody asking after each of those.
+    assert len(reads) <= 1 + 2 * 10
+    assert watched.check()
+    assert "cookie" not in counts(desk)
 
 
 def test_full_scans_where_it_is_asked_for(watched):

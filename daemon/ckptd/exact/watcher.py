@@ -12,12 +12,14 @@ import errno
 import itertools
 import logging
 import os
+import re
 import stat
+import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from inotify_simple import Event, INotify, flags
+from inotify_simple import INotify, flags
 
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import FallBackKind
@@ -53,6 +55,13 @@ _OVERFLOW: Final = int(flags.Q_OVERFLOW)
 _IGNORED: Final = int(flags.IGNORED)
 _GONE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES)
 """Why a directory is passed over: it is none any more, which has an event of its own, or a scan can't enter it."""
+
+_EVENT: Final = struct.Struct("iIII")
+_READ_BYTES: Final = 1 << 16
+_GATHERED_S: Final = 0.01
+"""So long events gather where nobody waits: each of them alone would take the interpreter from whoever makes them."""
+_TEMPORARY: Final = re.compile(rb"\.ckpt-[0-9a-f]{16}\.tmp")
+"""What a restore calls files in the making: never saved, and most of what it does is about them."""
 
 _LIMITS: Final = (errno.ENOSPC, errno.ENOMEM)
 _BEGINNING: Final = Doubt("starting", "the directories are being watched by and by")
@@ -91,6 +100,7 @@ class ExactWatcher:
         self._wanted: list[list[bytes]] = []
         self._ready = False
         self._ending = False
+        self._awaited = threading.Event()
         self.broken: Doubt | None = None
         self.place: tuple[int, int] = (0, 0)
         self._inotify: INotify | None = None
@@ -151,6 +161,7 @@ class ExactWatcher:
     def close(self) -> None:
         """End the thread and give the watches back."""
         self._ending = True
+        self._awaited.set()
         if self._thread.is_alive():
             # That is an event, and a full disk cannot refuse it. The thread may be at its end already.
             with contextlib.suppress(ValueError):
@@ -180,6 +191,7 @@ class ExactWatcher:
         except OSError as error:
             _logger.warning("no cookie for the watcher of a worktree: %s", error.strerror)
             return None
+        self._awaited.set()
         return number
 
     # -- the thread
@@ -193,7 +205,10 @@ class ExactWatcher:
         try:
             self._begin()
             while not self._ending and self.broken is None:
-                self._work_off(self._inotify.read())
+                self._work_off(os.read(self._inotify.fileno(), _READ_BYTES))
+                # A cookie that comes now is in the queue before it is said.
+                self._awaited.wait(_GATHERED_S)
+                self._awaited.clear()
         except OSError as error:
             self._break(Doubt("error", f"{error.strerror}"))
         except Exception as error:
@@ -283,17 +298,20 @@ class ExactWatcher:
             or (self._is_ignored(path))
         )
 
-    def _work_off(self, events: list[Event]) -> None:
-        seen = -1
-        for event in events:
-            if event.wd == self._cookie_wd:
-                seen = self._cookie_of(event, seen)
-            elif event.wd in self._above:
+    def _work_off(self, data: bytes) -> None:
+        seen, at = -1, 0
+        while at < len(data):
+            wd, mask, _, length = _EVENT.unpack_from(data, at)
+            at += _EVENT.size + length
+            name = data[at - length : at].rstrip(b"\0")
+            if wd == self._cookie_wd:
+                seen = self._cookie_of(mask, name, seen)
+            elif wd in self._above:
                 self._break(Doubt("replaced", "a directory above the worktree was moved or unmounted"))
-            elif event.mask & _OVERFLOW:
+            elif mask & _OVERFLOW:
                 self._overflow()
-            else:
-                self._take(event)
+            elif mask & _IS_DIR or _TEMPORARY.fullmatch(name) is None:
+                self._take(wd, mask, name)
         # Before the cookie is answered: who looks now asked for these directories before it made the cookie.
         while self._wanted and self.broken is None:
             self._watch_all(self._wanted.pop(0))
@@ -302,33 +320,31 @@ class ExactWatcher:
                 self._cookie_seen = seen
                 self._lock.notify_all()
 
-    def _cookie_of(self, event: Event, seen: int) -> int:
-        if event.mask & _IGNORED:
+    def _cookie_of(self, mask: int, name: bytes, seen: int) -> int:
+        if mask & _IGNORED:
             self._break(Doubt("error", "its directory for cookies is gone"))
         # Somebody else's file says nothing.
-        return int(event.name) if event.name.isdecimal() and int(event.name) <= self._last_cookie else seen
+        return int(name) if name.isdigit() and int(name) <= self._last_cookie else seen
 
-    def _take(self, event: Event) -> None:
-        node = self._tree.by_wd(event.wd)
-        if event.mask & _IGNORED:
-            self._tree.forget(event.wd)
+    def _take(self, wd: int, mask: int, name: bytes) -> None:
+        node = self._tree.by_wd(wd)
+        if mask & _IGNORED:
+            self._tree.forget(wd)
             return
         if node is None:
             # A watch that was given back: what it tells happened in a directory that is looked at whole.
             return
-        if event.mask & _ENDED:
+        if mask & _ENDED:
             if node.parent is None:
                 self._break(Doubt("replaced", "the worktree was moved, deleted or unmounted"))
             return
         path = node.path
-        if not event.name:
+        if not name:
             self._note_folder(path)
-            return
-        name = os.fsencode(event.name)
-        if not event.mask & _IS_DIR:
+        elif mask & _IS_DIR:
+            self._take_folder(mask, path, name)
+        else:
             self._note_name(path, name)
-            return
-        self._take_folder(event.mask, path, name)
 
     def _take_folder(self, mask: int, path: bytes, name: bytes) -> None:
         below = path + b"/" + name if path else name

@@ -101,11 +101,12 @@ class Carrier:
             # Nothing is made for a request that is going to be refused.
             self._refuse(prepare(self._repo, request, HashOnly(), asker))
             self._recreate()
-        try:
-            return self._attempt(request, asker)
-        except NotHeldError:
-            # What could not be read back counts as missing now, so that another scan stores it anew.
-            return self._attempt(request, asker)
+        with self._repo.watched.beginning_after():
+            try:
+                return self._attempt(request, asker)
+            except NotHeldError:
+                # What could not be read back counts as missing now, so that another scan stores it anew.
+                return self._attempt(request, asker)
 
     def _attempt(self, request: RestoreRequest, asker: Asker) -> RestoreResult:
         pack = self._repo.objects.writer()

@@ -1,5 +1,6 @@
 """Scans of a worktree that is watched: which of them may look at what has changed and nothing else."""
 
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -40,6 +41,8 @@ class WatchedScan:
         self._guard: Final = guard
         self._settings: Final = settings
         self._witness: Witness | None = None
+        self._is_held = False
+        self._wanted: ScanResult | None = None
         self._last: tuple[ScanResult, ScanLimits] | None = None
         self._counts: tuple[ScanResult, ScanLimits] | None = None
         self._mounts: frozenset[bytes] = frozenset()
@@ -133,9 +136,28 @@ class WatchedScan:
             self.close()
         maker = self._settings.witness_maker
         if self._witness is None and maker is not None and self._took_too_long(found, scanner.limits):
-            self._mounts = found.mounts
-            self._witness = maker(self._worktree, self._folder, self._guard, self._is_ignored)
-            self._witness.start(_folders(found.root))
+            self._wanted = found
+            self._begin()
+
+    @contextlib.contextmanager
+    def beginning_after(self) -> Iterator[None]:
+        """Let nobody begin to watch in here: for what is still to be done the directories would be walked beside it,
+        and each change be told of."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+            self._begin()
+
+    def _begin(self) -> None:
+        found, maker = self._wanted, self._settings.witness_maker
+        if self._is_held or found is None or maker is None:
+            return
+        self._wanted = None
+        self._mounts = found.mounts
+        self._witness = maker(self._worktree, self._folder, self._guard, self._is_ignored)
+        self._witness.start(_folders(found.root))
 
     def _ended(self, witness: Witness, found: ScanResult) -> str | None:
         """Tell why a witness is of no use any more; one that fails again and again waits longer each time."""
@@ -211,6 +233,7 @@ class WatchedScan:
 
     def close(self) -> None:
         """End the watching."""
+        self._wanted = None
         if self._witness is not None:
             self._witness.close()
         self._witness = None
