@@ -59,6 +59,20 @@ def test_entries_are_copied_and_not_compressed_again(folder):
     assert all(deflate(blob) in data for blob in BLOBS)
 
 
+def test_what_was_only_wrapped_up_is_deflated(folder):
+    small, large = b"line\n" * 3000, b"line\n" * 4000
+    for blob in (small, large, *BLOBS):
+        writer = ObjectStore(folder).writer(plain_bytes=1 << 20)
+        writer.add(b"blob", blob)
+        writer.finish()
+    merge_packs(folder + b"/objects/pack")
+    with open(folder + b"/objects/pack/" + packs(folder)[0], "rb") as file:
+        data = file.read()
+    assert all(deflate(blob) in data for blob in (small, large, *BLOBS))
+    assert_readable(folder, [small, large, *BLOBS])
+    verify(folder)
+
+
 def test_a_store_that_was_open_before_still_finds_everything(folder):
     for blob in BLOBS:
         pack(folder, blob)

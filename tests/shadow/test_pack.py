@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import hash_object
-from ckptd.shadow.objects.deflate import deflate
+from ckptd.shadow.objects.deflate import MOST_PLAIN_BYTES, deflate, holds_plain, wrap
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.indexform import format_index, note
 from ckptd.shadow.objects.pack import HashOnly, PackWriter
@@ -152,6 +152,30 @@ def test_all_kinds_of_objects(bare: Bare):
     commit = bare.commit(1, "text")
     assert bare.git("cat-file", "-t", commit) == b"commit\n"
     bare.git("update-ref", "refs/checkpoints/0000000001", commit)
+    bare.verify()
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, MOST_PLAIN_BYTES])
+def test_what_is_wrapped_up_is_a_stream_like_any_other(size: int):
+    data = noise(size)
+    assert zlib.decompress(wrap(data)) == data
+    assert len(wrap(data)) == size + 11
+    assert holds_plain(wrap(data))
+    assert not holds_plain(deflate(b"line\n" * 20))
+
+
+def test_so_many_bytes_of_small_objects_are_only_wrapped_up(bare: Bare):
+    writer = PackWriter(bare.pack_dir, lambda _oid: False, plain_bytes=20_000)
+    blobs = [b"%d\n" % number * 3000 for number in range(5)] + [b"larger\n" * 3000, b"small\n" * 20]
+    for blob in blobs:
+        writer.add(b"blob", blob)
+    name = writer.finish()
+    with open(bare.path(name, b".pack"), "rb") as file:
+        data = file.read()
+    plain = [number for number, blob in enumerate(blobs) if wrap(blob) in data]
+    deflated = [number for number, blob in enumerate(blobs) if deflate(blob) in data]
+    # One by one as they come, as long as there is room for the next; those that are larger never.
+    assert (plain, deflated) == ([0, 1, 2, 6], [3, 4, 5])
     bare.verify()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ckptd.shadow.objects.blob import hash_object
+from ckptd.shadow.objects.deflate import deflate, wrap
 from ckptd.shadow.objects.store import ObjectStore
 from ckptd.shadow.restore import exchange, handle, sync
 from ckptd.shadow.restore.space import has_plenty
@@ -157,6 +158,22 @@ def test_a_reset_reads_what_it_writes_once_and_what_it_has_saved_not_at_all(
     assert blobs == {hash_object(b"blob", b"content %d\n" % number): 1 for number in range(30)}
     # Those of the checkpoint that is restored.
     assert read[b"tree"] == len({folder for path in paths for folder in (b"", path[:1], path.rpartition(b"/")[0])})
+
+
+@pytest.mark.parametrize(("room", "form"), [(0, wrap), (1 << 60, deflate)])
+def test_what_a_reset_saves_is_not_deflated_while_there_is_room(
+    saved: Desk, monkeypatch: pytest.MonkeyPatch, room: int, form: Callable[[bytes], bytes]
+):
+    monkeypatch.setattr(carrying, "_MUCH_ROOM_BYTES", room)
+    before = set(os.listdir(saved.repo.objects.pack_dir))
+    saved.write(b"1/10/f10", b"edited " * 100)
+    saved.reset("#1")
+    (pack,) = (name for name in os.listdir(saved.repo.objects.pack_dir) if name[-5:] == b".pack" and name not in before)
+    with open(os.path.join(saved.repo.objects.pack_dir, pack), "rb") as file:
+        assert form(b"edited " * 100) in file.read()
+    saved.undo()
+    with open(saved.path(b"1/10/f10"), "rb") as edited:
+        assert edited.read() == b"edited " * 100
 
 
 def test_a_reset_larger_than_what_is_held_reads_the_rest_again(saved: Desk, monkeypatch: pytest.MonkeyPatch):

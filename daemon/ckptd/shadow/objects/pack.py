@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
-from ckptd.shadow.objects.deflate import LEVEL, deflate
+from ckptd.shadow.objects.deflate import LEVEL, MOST_PLAIN_BYTES, deflate, wrap
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.indexform import index_pieces, note
 from ckptd.shadow.objects.pieces import Pieces, Portion, at_once, beside, drained, emptying
@@ -86,15 +86,22 @@ class PackWriter(ObjectSink):
     """Collects objects into ``pack_dir``; nothing can be seen by readers before settle(), finish() or give_name().
 
     ``exists`` tells whether the store has an object already, which is then not written again. ``beat`` is called
-    between the pieces of what takes long; what it raises goes through.
+    between the pieces of what takes long; what it raises goes through. Of what add() is given up to ``plain_bytes`` of
+    small objects are not deflated, but stored as they are: whoever waits is waiting for that.
     """
 
     def __init__(
-        self, pack_dir: bytes, exists: Callable[[bytes], bool], beat: Callable[[], None] = lambda: None
+        self,
+        pack_dir: bytes,
+        exists: Callable[[bytes], bool],
+        beat: Callable[[], None] = lambda: None,
+        *,
+        plain_bytes: int = 0,
     ) -> None:
         self._dir = pack_dir
         self._exists = exists
         self._beat = beat
+        self._plain_bytes = plain_bytes
         self._known: set[bytes] = set()
         self._failure: DomainError | None = None
         self.pack_count = 0
@@ -126,8 +133,14 @@ class PackWriter(ObjectSink):
         """Write an object unless the store or this pack has it; raises DomainError where the disk refuses."""
         oid = hash_object(kind, data)
         if oid not in self._known and not self._exists(oid):
-            self._append(oid, _entry_header(KIND_NUMBERS[kind], len(data)) + deflate(data))
+            self._append(oid, _entry_header(KIND_NUMBERS[kind], len(data)) + self._packed(data))
         return oid
+
+    def _packed(self, data: bytes) -> bytes:
+        if len(data) > min(self._plain_bytes, MOST_PLAIN_BYTES):
+            return deflate(data)
+        self._plain_bytes -= len(data)
+        return wrap(data)
 
     def has(self, oid: bytes) -> bool:
         """Tell whether an object has been written here."""

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.blob import CHUNK_BYTES
+from ckptd.shadow.objects.blob import CHUNK_BYTES, hash_object
+from ckptd.shadow.objects.deflate import MOST_PLAIN_BYTES, holds_plain
 from ckptd.shadow.objects.pack import KIND_NUMBERS
 from ckptd.shadow.objects.packindex import PackIndex
 from ckptd.shadow.objects.pieces import Pieces, drained
@@ -149,6 +150,20 @@ class PackFile:
                 raise self._damaged("it is cut")
             start += len(piece)
             yield piece
+
+    def plain(self, entry: Entry, head: Head) -> tuple[bytes, bytes] | None:
+        """Give kind and content of an entry that is small and only wrapped up; None for any other, or a bad one."""
+        kind = _KINDS.get(head.number)
+        if kind is None or head.size > MOST_PLAIN_BYTES:
+            return None
+        packed = self._read(head.data_at, entry.end - head.data_at)
+        if not holds_plain(packed):
+            return None
+        try:
+            data = zlib.decompress(packed)
+        except zlib.error:
+            return None
+        return (kind, data) if hash_object(kind, data) == entry.oid else None
 
     def is_sound(self, entry: Entry) -> bool:
         """Tell whether an entry's bytes are those that were written, by the checksum in the index."""

@@ -1,7 +1,8 @@
 """Copying what is needed of some packs into new ones, entry by entry, without inflating what need not be.
 
-Deltas are copied as deltas while what they apply to comes along; where that is not needed any more, they are made
-whole. Blobs above LARGE_BYTES go into a pack of their own, which nobody makes deltas of.
+What was only wrapped up, for somebody waited, is deflated now. Deltas are copied as deltas while what they apply to
+comes along; where that is not needed any more, they are made whole. Blobs above LARGE_BYTES go into a pack of their
+own, which nobody makes deltas of.
 """
 
 import os
@@ -168,6 +169,10 @@ class Rewrite:
         head = pack.head(entry)
         if head.number in _DELTAS:
             yield from self._copy_delta(pack, entry, head)
+            return
+        plain = pack.plain(entry, head)
+        if plain is not None:
+            self._small.add(*plain)
             return
         # A delta and what it applies to have to be in one pack, however large that is.
         writer = self._large if head.size > LARGE_BYTES and taken.whole else self._small

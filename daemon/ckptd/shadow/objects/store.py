@@ -77,12 +77,12 @@ class ObjectStore:
         self.suspects: Final = Suspects() if suspects is None else suspects
         self._renewals = self.suspects.renewals
 
-    def writer(self, beat: Callable[[], None] = lambda: None) -> PackWriter:
-        """Begin a pack for new objects; ``beat`` as the writer has it."""
+    def writer(self, beat: Callable[[], None] = lambda: None, *, plain_bytes: int = 0) -> PackWriter:
+        """Begin a pack for new objects; ``beat`` and ``plain_bytes`` as the writer has them."""
         self.refresh()
         # In a store of ours nothing lies loose; to look for each new object all the same is a tenth of a first save.
         exists = self.__contains__ if _holds_loose(self.git_dir) else self._is_in_pack
-        return PackWriter(self.pack_dir, exists, beat)
+        return PackWriter(self.pack_dir, exists, beat, plain_bytes=plain_bytes)
 
     def _is_in_pack(self, oid: bytes) -> bool:
         return self._is_sound(oid) if oid in self.suspects else self.is_packed(oid)
@@ -233,11 +233,7 @@ class ObjectStore:
 
     def is_packed(self, oid: bytes) -> bool:
         """Tell whether a pack has an object."""
-        # Asked of everything that is written.
-        for index in self._indexes.values():
-            if index.find(oid) is not None:
-                return True
-        return False
+        return any(index.find(oid) is not None for index in self._indexes.values())
 
     def is_large(self, oid: bytes) -> bool:
         """Tell whether an object is a blob that is streamed."""

@@ -42,6 +42,8 @@ __all__ = ["Carrier"]
 
 # Permission bits are recorded with each checkpoint; this is for one whose record is lost.
 _UMASK: Final = 0o022
+_PLAIN_BYTES: Final = 16 * 1024 * 1024
+_MUCH_ROOM_BYTES: Final = 1024 * 1024 * 1024
 new_crew: Final = partial(Crew, 2)
 """Makes those who write a restore, where there is room for what each of them has begun."""
 
@@ -109,7 +111,7 @@ class Carrier:
                 return self._attempt(request, asker)
 
     def _attempt(self, request: RestoreRequest, asker: Asker) -> RestoreResult:
-        pack = self._repo.objects.writer()
+        pack = self._repo.objects.writer(plain_bytes=self._plain_bytes())
         try:
             prepared = prepare(self._repo, request, pack, asker)
             self._refuse(prepared)
@@ -118,6 +120,18 @@ class Carrier:
             return self._write(prepared, pack, asker)
         finally:
             pack.abort()
+
+    def _plain_bytes(self) -> int:
+        """Tell how much of what is small may go into the safety checkpoint as it is, to be deflated at leisure."""
+        try:
+            folder = os.open(self._repo.objects.pack_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return 0
+        try:
+            free = free_bytes(folder)
+        finally:
+            os.close(folder)
+        return _PLAIN_BYTES if free is not None and free > _MUCH_ROOM_BYTES else 0
 
     def _refuse(self, prepared: Prepared) -> None:
         """Stop before anything is written: another plan than the caller's, or conflicts."""
