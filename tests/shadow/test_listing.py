@@ -1,5 +1,6 @@
 """A list goes on in steps: it reads no more than it needs, gives way, tells how far it is, and can be called off."""
 
+import gc
 import os
 
 import pytest
@@ -9,10 +10,12 @@ from ckpt_protocol.store import GcParams
 from ckpt_protocol.structs import to_wire
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
+from ckptd.shadow.record.checkpoint import Checkpoint
+from ckptd.shadow.record.message import Facts
 from ckptd.shadow.store import listing, stepping
 from ckptd.shadow.store.reader import StoreReader
 from ckptd.shadow.trees import way
-from support.worktrees import Desk, to_the_end
+from support.worktrees import Desk, opened_files, to_the_end
 
 pytestmark = pytest.mark.core
 
@@ -40,6 +43,8 @@ def long(desk: Desk) -> Desk:
         desk.write(b"deep/down/app", b"%d" % (number // 5 % 2))
         desk.write(b"other/x", b"%d" % number)
         desk.save(str(number), rehash=True)
+    # What the writer has read need not be read again.
+    desk.reopen()
     return desk
 
 
@@ -167,3 +172,13 @@ def test_damage_is_counted_on_the_page_where_it_is(long: Desk):
         found.append(to_the_end(reader.list(params, Caller("test"))))
     reader.close()
     assert [(seqs(page), page.damaged) for page in found] == [([26, 21], 1), ([16, 11, 6, 1], 1)]
+
+
+def test_what_was_read_of_a_long_history_is_kept_once_and_no_garbage_is_looked_for_in_it(long: Desk):
+    listed = long.list(limit=1000).checkpoints
+    # The writer needs them, too.
+    with opened_files() as opened:
+        records = [long.repo.lookup.load(one.id) for one in listed]
+    assert [one.facts.seq for one in records] == [one.seq for one in listed]
+    assert opened == []
+    assert not any(isinstance(one, (Checkpoint, Facts)) for one in gc.get_objects())

@@ -3,7 +3,9 @@
 import re
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from ckpt_protocol.structs import CheckpointRecord, Kind, Renamed
 from ckptd.errors import DomainError
@@ -29,8 +31,11 @@ _IDENTITY: Final = "fabricatio-checkpoint <checkpoint@localhost>"
 _HEADER: Final = re.compile(rb"tree ([0-9a-f]{40})\nauthor .* (\d{1,11}) \+0000\ncommitter .*\n\n")
 
 
-class Checkpoint(NamedTuple):
-    """``id`` and ``tree`` are 40 hex digits and 20 bytes; ``time_s`` is Unix time; ``legacy``: made by 0.3.6."""
+class Checkpoint(msgspec.Struct, frozen=True, gc=False):
+    """``id`` and ``tree`` are 40 hex digits and 20 bytes; ``time_s`` is Unix time; ``legacy``: made by 0.3.6.
+
+    Tens of thousands are remembered: the garbage collector need look at none of them.
+    """
 
     id: str
     tree: bytes

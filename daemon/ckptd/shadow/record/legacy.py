@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.blob import EMPTY_TREE
 from ckptd.shadow.objects.durable import read_if_there
@@ -134,7 +136,7 @@ class LegacyCheckpoints:
         found = self._read(checkpoint_id)
         known = self.seqs()
         base = next((one for one in self._parents[checkpoint_id] if one in known), None)
-        return found._replace(facts=found.facts._replace(seq=known[checkpoint_id], base=base))
+        return replace(found, facts=replace(found.facts, seq=known[checkpoint_id], base=base))
 
     def close(self) -> None:
         """Close all files."""

@@ -44,10 +44,14 @@ class _Both(NamedTuple):
 
 
 class CheckpointIds:
-    """The ids of a store's own checkpoints as text; several threads may ask, as of ``refs``."""
+    """The ids of a store's own checkpoints as text; several threads may ask, as of ``refs``.
+
+    ``loaded`` are those that have been read, whoever did it.
+    """
 
     def __init__(self, refs: Refs) -> None:
         self.refs: Final = refs
+        self.loaded: Final[dict[str, Checkpoint]] = {}
         self._listed = _Listed(None, {}, frozenset())
 
     def now(self) -> _Listed:
@@ -78,7 +82,7 @@ class Lookup:
         self._own = ids
         self._refs = ids.refs
         self._legacy = legacy
-        self._cache: dict[str, Checkpoint] = {}
+        self._cache = ids.loaded
         self._taken_head: tuple[str | None] | None = None
         self._both = _Both(None, None, {}, ())
 
@@ -87,7 +91,7 @@ class Lookup:
         found = self._cache.get(checkpoint_id)
         if found is not None and bytes.fromhex(checkpoint_id) in self._objects.suspects:
             # It was found damaged after it had been read: what is remembered must not vouch for it.
-            del self._cache[checkpoint_id]
+            self._cache.pop(checkpoint_id, None)
             found = None
         if found is None and self._legacy is not None and checkpoint_id in self._legacy.seqs():
             return self._legacy.load(checkpoint_id)

@@ -1,7 +1,9 @@
 """The message of a checkpoint's commit: the user's text, and our block of facts below it."""
 
 import json
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from ckptd.errors import DomainError
 
@@ -10,7 +12,7 @@ __all__ = ["Facts", "check_text", "format_message", "parse_message"]
 _SUBJECT: Final = "checkpoint"
 
 
-class Facts(NamedTuple):
+class Facts(msgspec.Struct, frozen=True, gc=False):
     """What the block says. ``base``, ``info`` are full ids or None; ``meta`` the caller's own data."""
 
     seq: int
@@ -20,7 +22,7 @@ class Facts(NamedTuple):
     complete: bool = True
     info: str | None = None
     client: str | None = None
-    meta: dict[str, str] = {}  # noqa: RUF012 - a default of a NamedTuple, never changed
+    meta: dict[str, str] = {}
 
 
 def check_text(text: str | None) -> str | None:
