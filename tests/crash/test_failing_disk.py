@@ -17,6 +17,7 @@ from ckpt_protocol.store import GcParams
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.failpoint import listen
+from ckptd.shadow.objects.pieces import drained
 from support import effort
 from support.failing import CODES, KINDS, Failing
 from support.plainworld import World, look
@@ -103,7 +104,7 @@ def a_drop(desk: Desk) -> Case:
     known = [begin(desk)]
     edit(desk)
     victim, token = desk.save("second").id, desk.token()
-    desk.repo.refs.pack(1)
+    assert drained(desk.repo.refs.pack(1))
     return Case(known, lambda desk: drop(desk, victim, token), look(desk.root))
 
 

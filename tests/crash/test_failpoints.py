@@ -11,6 +11,7 @@ import pytest
 import ckptd
 from ckptd.shadow.objects import failpoint
 from ckptd.shadow.objects.failpoint import FAILPOINTS, listen, reach_in_worktree
+from ckptd.shadow.objects.pieces import drained
 from ckptd.shadow.record.logtrim import Bounds
 from ckptd.shadow.restore.exchange import Renamer
 from ckptd.shadow.trees.step import Step
@@ -54,7 +55,7 @@ def everything(desk: Desk) -> None:
     desk.configure(log_bounds=Bounds(1, 1, 1, 1))
     desk.save("third")
     merge_packs(desk.repo.objects.pack_dir)
-    assert list(desk.repo.refs.pack(1))
+    assert drained(desk.repo.refs.pack(1))
     desk.reopen()
     moved(desk, first)
     desk.close()

@@ -16,6 +16,7 @@ from ckpt_protocol.store import GcParams
 from ckptd.core.ports import Caller
 from ckptd.shadow.objects import surveying
 from ckptd.shadow.objects.failpoint import listen
+from ckptd.shadow.objects.pieces import drained
 from ckptd.shadow.record.logtrim import Bounds
 from ckptd.shadow.restore.crew import Crew
 from ckptd.shadow.store import carrying, housekeeping
@@ -315,7 +316,7 @@ def test_a_drop(desk: Desk, packed: bool):
     known = history(desk)
     victim = desk.save("third").id
     if packed:
-        desk.repo.refs.pack(1)
+        assert drained(desk.repo.refs.pack(1))
     token, counts = desk.token(), Counts()
     scene = staged(desk, lambda desk: drop(desk, victim, token), known)
     for number, answered in cuts(scene, counts, effort.examples(1, 4)):

@@ -10,6 +10,7 @@ from ckpt_protocol.store import GcParams, GcResult
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.failpoint import listen
+from ckptd.shadow.objects.pieces import drained
 from ckptd.shadow.record.thinning import Keep
 from support.ledger import left_behind
 from support.tiny_disk import fill, tiny_disk
@@ -214,7 +215,7 @@ def test_what_was_dropped_on_a_full_disk_stays_dropped(desk, packed):
             desk.write(b"f", os.urandom(20_000))
             desk.save(f"number {number}")
         if packed:
-            list(desk.repo.refs.pack(1))
+            drained(desk.repo.refs.pack(1))
         kept = contents(desk)
         log = os.path.join(desk.folder, b"ckpt/log")
         # The last block of the log is full as well.

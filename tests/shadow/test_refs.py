@@ -4,14 +4,16 @@ import os
 import resource
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from ckptd.errors import DomainError
+from ckptd.shadow.objects import packedrefs
 from ckptd.shadow.objects.failpoint import listen
+from ckptd.shadow.objects.pieces import drained
 from ckptd.shadow.objects.refs import CHECKPOINTS, INFOS, TAGS, Refs, seq_name
 from support.bare import Bare
 from support.tiny_disk import fill, tiny_disk
@@ -396,18 +398,89 @@ def test_thousands_go_by_one_new_file_and_without_a_look_at_each(bare: Bare, ids
     assert bare.git("for-each-ref", "--format=x", "refs/checkpoints", "refs/ckpt-info").count(b"x") == 10_000
 
 
+def loose(bare: Bare, seqs: Iterable[int], oid: bytes) -> None:
+    for seq in seqs:
+        with open(os.path.join(bare.folder, ref(seq)), "wb") as file:
+            file.write(oid + b"\n")
+
+
 def test_what_is_dropped_while_refs_are_packed_stays_away(bare: Bare, ids: list[bytes]):
     refs = Refs(bare.folder)
-    for seq in range(1, 251):
-        with open(os.path.join(bare.folder, ref(seq)), "wb") as file:
-            file.write(ids[0] + b"\n")
+    loose(bare, range(1, 251), ids[0])
     packing = refs.pack(1)
     # They are read a hundred at a time, and others come in between.
-    assert [next(packing), next(packing)] == [0, 0]
+    assert [next(packing), next(packing)] == [False, False]
     refs.delete([7, 250])
-    with open(os.path.join(bare.folder, ref(251)), "wb") as file:
-        file.write(ids[1] + b"\n")
-    assert list(packing)[-1] == 248
+    loose(bare, [251], ids[1])
+    assert drained(packing) == 248
     assert sorted(Refs(bare.folder).checkpoints()) == [*range(1, 7), *range(8, 250), 251]
     assert os.listdir(folder_of(bare)) == [seq_name(251)]
+    bare.verify()
+
+
+def pieces_of_a_packing(bare: Bare, oid: bytes) -> int:
+    loose(bare, range(1, 121), oid)
+    return sum(1 for waits in Refs(bare.folder).pack(1) if not waits)
+
+
+@pytest.mark.parametrize("by", ["us", "git", "a save", "nobody"])
+def test_whoever_comes_in_between_any_two_pieces_of_a_packing_is_heeded(bare: Bare, ids: list[bytes], by: str):
+    number = pieces_of_a_packing(bare, ids[0])
+    for at in range(number):
+        refs = Refs(bare.folder)
+        refs.delete(range(1, 1000))
+        loose(bare, range(1, 121), ids[0])
+        packing = refs.pack(1)
+        done = 0
+        while done < at and (waits := next(packing, None)) is not None:
+            done += not waits
+        wanted = set(range(1, 121))
+        if by == "us":
+            refs.delete([5])
+            wanted -= {5}
+        elif by == "git":
+            bare.git("update-ref", "-d", ref(6).decode())
+            wanted -= {6}
+        elif by == "a save":
+            refs.write_checkpoint(500, ids[1], None)
+            wanted |= {500}
+        elif at % 2:
+            # Left where it is.
+            packing.close()
+        drained(packing)
+        assert set(Refs(bare.folder).checkpoints()) == set(refs.checkpoints()) == wanted, at
+        assert [name for name in os.listdir(bare.folder) if name.startswith(b".tmp") or name.endswith(b".lock")] == []
+    bare.verify()
+
+
+def test_a_long_history_is_packed_in_pieces_and_the_disk_is_waited_for_beside(bare: Bare, ids: list[bytes]):
+    lines = [b"%s %s\n" % (ids[0], ref(seq, prefix)) for prefix in (CHECKPOINTS, INFOS) for seq in range(1, 10_001)]
+    with open(os.path.join(bare.folder, b"packed-refs"), "wb") as file:
+        file.write(b"# pack-refs with: peeled fully-peeled sorted \n" + b"".join(lines))
+    loose(bare, range(10_001, 10_051), ids[1])
+    before, syncing = os.stat(os.path.join(bare.folder, b"packed-refs")).st_ino, []
+    ended = listen(lambda name, _path: syncing.append(name) if name == "file-named" else None)
+    read = written = 0
+    for waits in Refs(bare.folder).pack(1):
+        now = os.stat(os.path.join(bare.folder, b"packed-refs")).st_ino
+        read, written = read + (now == before and not waits), written + (now != before and not waits)
+    ended()
+    # Twenty thousand lines, a thousand at a time, read and written; then each file that goes.
+    assert read >= 40
+    assert written == 50
+    assert syncing == ["file-named"]
+    assert len(Refs(bare.folder).checkpoints()) == 10_050
+    bare.verify()
+
+
+def test_packing_says_what_is_in_its_way(bare: Bare, ids: list[bytes], monkeypatch: pytest.MonkeyPatch):
+    loose(bare, range(1, 4), ids[0])
+    lock = os.path.join(bare.folder, b"packed-refs.lock")
+    monkeypatch.setattr(packedrefs, "can_tell", lambda: False)
+    with open(lock, "wb"), pytest.raises(DomainError, match="is in the way"):
+        drained(Refs(bare.folder).pack(1))
+    assert sorted(os.listdir(folder_of(bare))) == [seq_name(seq) for seq in (1, 2, 3)]
+    assert not os.path.exists(os.path.join(bare.folder, b"packed-refs"))
+    os.unlink(lock)
+    assert drained(Refs(bare.folder).pack(1)) == 3
     bare.verify()

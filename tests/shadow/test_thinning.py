@@ -11,6 +11,7 @@ from ckpt_protocol.store import GcParams, ThinParams, ThinResult
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
 from ckptd.shadow.objects.failpoint import listen
+from ckptd.shadow.objects.pieces import drained
 from ckptd.shadow.objects.refs import Refs
 from ckptd.shadow.record.thinning import Item, Keep, over_cap, thinned
 from ckptd.shadow.store import stepping
@@ -285,7 +286,7 @@ def test_many_go_by_one_new_file(desk):
     for number in range(40):
         desk.write(b"f", b"%d" % number)
         desk.save(kind="auto")
-    list(desk.repo.refs.pack(1))
+    drained(desk.repo.refs.pack(1))
     # A file that has just changed is read again each time, for it can change again within the tick of its clock.
     os.utime(os.path.join(desk.folder, b"packed-refs"), (1, 1))
     desk.reopen()

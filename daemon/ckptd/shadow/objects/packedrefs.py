@@ -5,14 +5,17 @@ import logging
 import os
 import re
 import time
-from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import BinaryIO, Final, NamedTuple
 
 from ckpt_protocol.wirepath import to_text
 from ckptd.errors import DomainError, from_os_error
-from ckptd.shadow.objects.durable import read_if_there
+from ckptd.shadow.objects.durable import StagedFile, read_if_there
 from ckptd.shadow.objects.failpoint import reach
-from ckptd.shadow.objects.syncing import fsync_dir
+from ckptd.shadow.objects.pieces import Pieces, beside, drained
+from ckptd.shadow.objects.syncing import fsync_dir, sync_folders, sync_together
 from ckptd.shadow.objects.users import can_tell, user_of
 
 __all__ = ["PackedRefs"]
@@ -24,6 +27,7 @@ _PEELED: Final = re.compile(rb"\^[0-9a-f]{40}")
 _HEADER: Final = b"# pack-refs with:"
 _OURS: Final = b"# pack-refs with: peeled fully-peeled sorted \n"
 _SETTLED_NS: Final = 2_000_000_000
+_AT_ONCE: Final = 1_000
 
 _Stamp = tuple[int, int, int]
 
@@ -79,17 +83,53 @@ class PackedRefs:
         Raises DomainError where the disk refuses, or where git is at work on the file; it is then as before.
         """
         before = _parse(read_if_there(self.path) or b"")
-        refs = {name: oid for name, oid in before.refs.items() if name not in removed} | dict(added)
-        lines = [before.header or _OURS]
-        for name, oid in sorted(refs.items()):
-            lines.append(oid + b" " + name + b"\n")
-            if name in before.peeled and name not in added:
-                lines.append(before.peeled[name] + b"\n")
-        data = b"".join(lines)
-        self._replace(data)
+        after = _changed(before, added, removed)
+        self._replace(b"".join(_lines(after)))
         # What we have written ourselves need not be read again: whoever replaces it gives it another inode.
-        content = _parse(data)
-        self._known = _Known(self._look(), content)
+        self._known = _Known(self._look(), after)
+
+    def adding(self, added: Mapping[bytes, bytes], is_current: Callable[[], bool]) -> Pieces[bool]:
+        """Put refs in, durably and all at once, in pieces; False: it has come to nothing, and nothing has changed.
+
+        For others may change the file meanwhile, or what is to go into it: ``is_current`` is asked right before the new
+        one gets the name. Raises DomainError as rewrite() does.
+        """
+        # Open to the end: so long no other file can have its inode.
+        with contextlib.closing(_Old(self.path)) as old:
+            after = _changed((yield from _parsing(old.lines())), added)
+            staged = StagedFile(self.path, b"")
+            try:
+                lines = _lines(after)
+                while part := b"".join(islice(lines, _AT_ONCE)):
+                    staged.append(part)
+                    yield False
+                yield from beside(partial(sync_together, [staged.unsynced]))
+                if not self._name(staged, lambda: old.is_still_there() and is_current()):
+                    return False
+            finally:
+                staged.drop()
+            self._known = _Known(self._look(), after)
+        yield from beside(partial(sync_folders, [os.path.dirname(self.path)]))
+        reach("refs-packed")
+        return True
+
+    def _name(self, staged: StagedFile, is_current: Callable[[], bool]) -> bool:
+        """Put a file in the place of the old one while git keeps away, unless something has changed."""
+        lock = self.path + b".lock"
+        try:
+            os.close(self._take(lock))
+        except FileExistsError as error:
+            raise _in_the_way(lock) from error
+        except OSError as error:
+            raise from_os_error(error, "write", self.path) from error
+        try:
+            if not is_current():
+                return False
+            staged.give_name()
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(lock)
+        return True
 
     def _replace(self, data: bytes) -> None:
         lock = self.path + b".lock"
@@ -107,12 +147,7 @@ class PackedRefs:
             fsync_dir(os.path.dirname(self.path))
             reach("refs-packed")
         except FileExistsError as error:
-            raise DomainError(
-                "io_error",
-                f"{to_text(lock)} is in the way: a git program is at work in the store, or was killed there",
-                hint="try again; if no git program runs in the store, remove it",
-                paths=(lock,),
-            ) from error
+            raise _in_the_way(lock) from error
         except OSError as error:
             raise from_os_error(error, "write", self.path) from error
 
@@ -154,11 +189,79 @@ class PackedRefs:
         return found.st_mtime_ns, found.st_ino, found.st_size
 
 
+class _Old:
+    """The file as it is now, if there is one. Nobody changes it in its place: it is replaced by another."""
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        try:
+            self._file = open(path, "rb")  # noqa: SIM115 - closed by close()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise from_os_error(error, "read", path) from error
+
+    def lines(self) -> Iterator[bytes]:
+        """Give its lines without their ends; raises DomainError where it cannot be read."""
+        try:
+            for line in self._file or ():
+                yield line.removesuffix(b"\n")
+        except OSError as error:
+            raise from_os_error(error, "read", self._path) from error
+
+    def is_still_there(self) -> bool:
+        """Tell whether it has not been replaced."""
+        try:
+            now = os.stat(self._path)
+        except FileNotFoundError:
+            return self._file is None
+        except OSError as error:
+            raise from_os_error(error, "read", self._path) from error
+        return self._file is not None and os.path.samestat(now, os.fstat(self._file.fileno()))
+
+    def close(self) -> None:
+        """Let go of it."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _in_the_way(lock: bytes) -> DomainError:
+    return DomainError(
+        "io_error",
+        f"{to_text(lock)} is in the way: a git program is at work in the store, or was killed there",
+        hint="try again; if no git program runs in the store, remove it",
+        paths=(lock,),
+    )
+
+
+def _changed(before: _Content, added: Mapping[bytes, bytes], removed: Collection[bytes] = ()) -> _Content:
+    """Give what is in the file once refs were put in and taken out; what is no line of one is left out."""
+    refs = {name: oid for name, oid in before.refs.items() if name not in removed} | dict(added)
+    peeled = {name: line for name, line in before.peeled.items() if name in refs and name not in added}
+    return _Content(dict(sorted(refs.items())), peeled, before.header or _OURS, 0, {})
+
+
+def _lines(content: _Content) -> Iterator[bytes]:
+    """Give the file line by line."""
+    yield content.header
+    for name, oid in content.refs.items():
+        yield oid + b" " + name + b"\n"
+        if name in content.peeled:
+            yield content.peeled[name] + b"\n"
+
+
 def _parse(data: bytes) -> _Content:
+    return drained(_parsing(data.split(b"\n")))
+
+
+def _parsing(lines: Iterable[bytes]) -> Pieces[_Content]:
     refs: dict[bytes, bytes] = {}
     peeled: dict[bytes, bytes] = {}
     header, last, bad = b"", b"", 0
-    for line in data.split(b"\n"):
+    for number, line in enumerate(lines, 1):
+        if not number % _AT_ONCE:
+            yield False
         match = _LINE.fullmatch(line)
         if match is not None:
             last = match[2]

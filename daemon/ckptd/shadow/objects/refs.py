@@ -11,6 +11,7 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import StagedFile, read_derived, read_if_there, replace_file
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.packedrefs import PackedRefs
+from ckptd.shadow.objects.pieces import Pieces
 from ckptd.shadow.objects.syncing import Unsynced, fsync_dir, sync_folders, sync_together
 
 __all__ = ["CHECKPOINTS", "COPIES", "INFOS", "TAGS", "Refs", "StagedCheckpoint", "seq_name"]
@@ -216,7 +217,7 @@ class Refs:
         loose = {prefix + name for prefix in (CHECKPOINTS, INFOS, TAGS, COPIES) for name in self._loose_names(prefix)}
         self._unlink([name for name in names if name in loose])
 
-    def pack(self, at_least: int) -> Iterator[int]:
+    def pack(self, at_least: int) -> Pieces[int]:
         """Move the loose refs of checkpoints into the one packed file if there are so many; give how many have moved.
 
         It may be left at any time: what is in both places is the same. Raises DomainError where the disk refuses.
@@ -227,18 +228,25 @@ class Refs:
             if oid is not None:
                 found[ref] = oid
             if not number % _READ_AT_ONCE:
-                yield 0
-        # Some may have been dropped meanwhile: none of them comes back.
-        there = set(self._loose_checkpoints())
-        loose = {ref: oid for ref, oid in found.items() if ref in there}
+                yield False
+        loose = self._there(found)
         if len(loose) < max(at_least, 1):
-            return
-        self._packed_refs.rewrite(loose)
+            return 0
+        if not (yield from self._packed_refs.adding(loose, lambda: len(self._there(loose)) == len(loose))):
+            # Some have been dropped meanwhile: none of them comes back.
+            loose = self._there(loose)
+            self._packed_refs.rewrite(loose)
         self._listed = _Listed(None, {}, frozenset())
-        for number, ref in enumerate(loose, 1):
+        for ref in loose:
             # A file that goes takes a millisecond on some disks.
             self._unlink([ref], durable=False)
-            yield number
+            yield False
+        return len(loose)
+
+    def _there(self, refs: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+        """Give those refs that are still loose."""
+        there = set(self._loose_checkpoints())
+        return {ref: oid for ref, oid in refs.items() if ref in there}
 
     def loose_count(self) -> int:
         """Count the loose refs of checkpoints, without reading them."""

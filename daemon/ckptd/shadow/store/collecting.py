@@ -132,9 +132,7 @@ class Collection:
             yield from self._mark()
             self._decide(refs_are_whole)
         if not self._dry_run:
-            for count in self._repo.refs.pack(_FEW_REFS):
-                self._refs_packed = count
-                yield False
+            self._refs_packed = yield from self._repo.refs.pack(_FEW_REFS)
             self._clear_up()
             yield from self._take_loose()
         packs: list[PackFacts] = []
