@@ -150,6 +150,17 @@ def test_events_gather_but_whoever_asks_does_not_wait(watched, monkeypatch):
     assert "cookie" not in counts(desk)
 
 
+def test_a_long_queue_is_read_to_its_end_at_once(watched, monkeypatch):
+    monkeypatch.setattr(watcher, "_GATHERED_S", 600.0)
+    monkeypatch.setattr(watcher, "_READ_BYTES", 4096)
+    watched.settle()
+    for number in range(1000):
+        watched.desk.write(b"f%d" % number, b"1")
+    # The cookie is behind all of them.
+    assert watched.check()
+    assert "cookie" not in counts(watched.desk)
+
+
 def test_full_scans_where_it_is_asked_for(watched):
     watched.desk.write(b"a", b"1")
     watched.settle()

@@ -205,9 +205,12 @@ class ExactWatcher:
         try:
             self._begin()
             while not self._ending and self.broken is None:
-                self._work_off(os.read(self._inotify.fileno(), _READ_BYTES))
+                data = os.read(self._inotify.fileno(), _READ_BYTES)
+                self._work_off(data)
+                # While there is more the queue may run over, and a cookie may be behind it.
+                if len(data) < _READ_BYTES // 2:
+                    self._awaited.wait(_GATHERED_S)
                 # A cookie that comes now is in the queue before it is said.
-                self._awaited.wait(_GATHERED_S)
                 self._awaited.clear()
         except OSError as error:
             self._break(Doubt("error", f"{error.strerror}"))
