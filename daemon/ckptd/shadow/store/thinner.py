@@ -91,17 +91,18 @@ class Thinner:
     def _weighing_all(self, weights: Weights, weighed: set[str], asker: Asker) -> Pieces[None]:
         """Weigh one after the other, also those that come meanwhile; the one that is under way is in ``weighed``."""
         lookup = self._repo.lookup
+        # Not asked for each: right after the refs were packed, each answer is a look at all of them.
         while new := lookup.ids() - weighed:
+            total = len(weighed) + len(new)
             self._repo.objects.refresh()
             yield from weights.learning()
             for one in new:
-                if one in lookup.ids():
-                    weighed.add(one)
-                    yield from weights.adding(bytes.fromhex(one))
-                    # To be remembered, so that the decision reads none.
-                    lookup.is_readable(one)
-                    asker.tell("weigh", len(weighed), len(lookup.ids()))
-                    yield False
+                weighed.add(one)
+                yield from weights.adding(bytes.fromhex(one))
+                # To be remembered, so that the decision reads none.
+                lookup.is_readable(one)
+                asker.tell("weigh", len(weighed), total)
+                yield False
 
     def _decide(self, weights: Weights, *, dry_run: bool) -> ThinResult:
         """Tell what goes, of what there is by now: ``weights`` hold all of that, and are of no use afterwards."""
