@@ -45,10 +45,10 @@ def test_with_helpers_several_are_done_at_once():
     assert threading.get_ident() in threads
 
 
-def noting(crew: Crew, waits_s: list[float], threads: list[int]) -> list[Callable[[], None]]:
+def noting(crew: Crew, waits_s: list[float], threads: list[int], kind: str = "unlink") -> list[Callable[[], None]]:
     def note(wait_s: float) -> None:
         threads.append(threading.get_ident())
-        crew.note(wait_s)
+        crew.note(kind, wait_s)
 
     return [lambda wait_s=wait_s: note(wait_s) for wait_s in waits_s]  # type: ignore[misc]
 
@@ -83,6 +83,17 @@ def test_no_helpers_come_where_nothing_takes_long(waits_s: list[float]):
     crew.do(noting(crew, waits_s, threads))
     crew.do([lambda: threads.append(threading.get_ident())] * 50)
     assert set(threads) == {threading.get_ident()}
+
+
+def test_each_kind_of_call_is_judged_by_itself():
+    threads: list[int] = []
+    crew = Crew(1, 0.001)
+    crew.do(noting(crew, [0.0] * MEASURED, threads, "create"))
+    half = MEASURED // 2
+    crew.do([*noting(crew, [0.1] * half, threads, "unlink"), *noting(crew, [0.1] * half, threads, "rename")])
+    assert set(threads) == {threading.get_ident()}
+    both = threading.Barrier(2)
+    crew.do([*noting(crew, [0.1] * half, threads, "unlink"), lambda: both.wait(60), lambda: both.wait(60)])
 
 
 def test_all_is_done_in_the_end_however_much_there_is():

@@ -515,10 +515,24 @@ def test_without_exchange_the_answer_is_weak(tmp_path: Path):
     assert sorted(os.listdir(tmp_path)) == ["f", "g"]
 
 
+def test_a_crew_hears_of_each_call_that_may_take_long(tmp_path: Path):
+    for name in ("changed", "gone"):
+        (tmp_path / name).write_bytes(b"old")
+    steps = [
+        Step(b"changed", file(b"old"), file(b"new")),
+        Step(b"come", None, file(b"new")),
+        Step(b"gone", file(b"old"), None),
+        Step(b"link", None, link(b"new")),
+    ]
+    crew = Crew(0)
+    restore(str(tmp_path), steps, Contents(b"new"), crew=crew)
+    assert {kind: len(calls) for kind, calls in crew._calls_s.items()} == {"create": 2, "unlink": 2}
+
+
 def test_what_was_just_written_is_not_deleted_under_another_name(tmp_path: Path):
     """As on a file system that folds names: ``A`` is to go, but stands for the new ``a``. A second link acts as one."""
     fd = os.open(tmp_path, os.O_RDONLY)
-    tools = Tools(Contents(b"new"), 0o022, Renamer(), lambda _name, _path: None)
+    tools = Tools(Contents(b"new"), 0o022, Renamer(), lambda _name, _path: None, lambda _kind, _took_s: None)
     batch = Batch(tools, fd, os.fstat(fd).st_dev, b"")
     try:
         batch.write(b"a", None, file(b"new"))

@@ -44,12 +44,16 @@ _NO_LINK: Final = frozenset({errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOP
 
 @dataclass(slots=True)
 class Tools:
-    """What every batch of one restore works with, and what they find out together, several at a time."""
+    """What every batch of one restore works with, and what they find out together, several at a time.
+
+    ``note`` is told how long the system took for a call of a kind, where that may be long.
+    """
 
     source: Source
     umask: int
     renamer: Renamer
     hook: Callable[[str, bytes], None]
+    note: Callable[[str, float], None]
     weak: bool = False
     written: set[tuple[int, int]] = field(default_factory=set)
     """Device and inode of everything written so far: where names fold together, it may seem to be to delete."""
@@ -180,6 +184,8 @@ class Batch:
 
     def _stage(self, name: bytes, after: State, bits: int, *, replaces: bool) -> Staged:
         staged = stage(self._spot.fd, self._tools.source, after, bits, replaces=replaces)
+        if staged.took_s:
+            self._tools.note("create", staged.took_s)
         try:
             self._hook("staged", name)
         except BaseException:

@@ -2,8 +2,9 @@
 
 Most of a restore is spent in short calls of the system, and threads that take turns for the interpreter at each of them
 cost more than they bring: on a quiet machine half as much time again, and twice that of the processors. But where a
-disk is told of each block that is freed, an unlink waits for its answer, many times as long as everything else takes
-that is done for a file: then others do their pieces meanwhile.
+disk is told of each block that is freed, an unlink waits for its answer, and where thousands of files have been deleted
+in the last minutes, ext4 passes over the inode of each before it makes a new one: many times as long as everything else
+takes that is done for a file. Then others do their pieces meanwhile.
 """
 
 import contextlib
@@ -15,28 +16,30 @@ from typing import Final
 __all__ = ["MEASURED", "Crew"]
 
 MEASURED: Final = 32
-"""So many waits tell how long they take; half of them may be long for other reasons."""
+"""So many calls of a kind tell how long they take; half of them may be long for other reasons."""
 _LONG_S: Final = 0.000_075
 
 
 class Crew:
     """Does pieces of work: the caller alone, or with up to ``helpers`` others, in any order.
 
-    They come when what the caller waits for has been found to take longer than ``long_s``; 0: at once.
+    They come when a kind of call that the interpreter is not needed for has been found to take longer than ``long_s``;
+    0: at once.
     """
 
     def __init__(self, helpers: int, long_s: float = _LONG_S) -> None:
         self._helpers: Final = helpers
         self._long_s: Final = long_s
-        self._waits_s: Final[list[float]] = []
+        self._calls_s: Final[dict[str, list[float]]] = {}
         self._is_slow = long_s == 0
 
-    def note(self, wait_s: float) -> None:
-        """Be told how long a call has taken that may have waited for a disk. Several threads may tell."""
-        if self._is_slow or len(self._waits_s) >= MEASURED:
+    def note(self, kind: str, took_s: float) -> None:
+        """Be told how long a call of a kind has taken. Several threads may tell."""
+        calls_s = self._calls_s.setdefault(kind, [])
+        if self._is_slow or len(calls_s) >= MEASURED:
             return
-        self._waits_s.append(wait_s)
-        self._is_slow = len(self._waits_s) >= MEASURED and median(self._waits_s) > self._long_s
+        calls_s.append(took_s)
+        self._is_slow = len(calls_s) >= MEASURED and median(calls_s) > self._long_s
 
     def do(self, pieces: Sequence[Callable[[], None]]) -> None:
         """Do all of it, and come back then.

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import stat
+import time
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
@@ -38,11 +39,15 @@ class Source(Protocol):
 
 
 class Staged(NamedTuple):
-    """A finished new file or link: its temporary name, what it is, and its permission bits."""
+    """A finished new file or link: its temporary name, what it is, and its permission bits.
+
+    ``took_s`` is how long it took the system to make the file, 0 for a link.
+    """
 
     name: bytes
     ident: Ident
     bits: int
+    took_s: float = 0.0
 
 
 def temporary_name(first: bytes = _FINISHED) -> bytes:
@@ -93,7 +98,9 @@ def stage(dir_fd: int, source: Source, after: State, bits: int, *, replaces: boo
         return _stage_link(dir_fd, source, after)
     digits = _random_digits()
     name = unfinished = b".ckpt-%s%s.tmp" % (_UNFINISHED, digits)
+    begun_s = time.perf_counter()
     fd = os.open(unfinished, _CREATE, 0o600, dir_fd=dir_fd)
+    took_s = time.perf_counter() - begun_s
     try:
         ident = _fill(fd, source.chunks(after.oid), bits)
         if replaces:
@@ -104,7 +111,7 @@ def stage(dir_fd: int, source: Source, after: State, bits: int, *, replaces: boo
         raise
     finally:
         os.close(fd)
-    return Staged(name, ident, bits)
+    return Staged(name, ident, bits, took_s)
 
 
 def is_link_target(text: bytes | bytearray) -> bool:

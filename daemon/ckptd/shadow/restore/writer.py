@@ -145,7 +145,7 @@ class RestoreWriter:
         self._cancelled: Final = cancelled
         self._progress: Final = progress
         self._hook: Final = hooks
-        self._new_tools: Final = partial(Tools, source, umask, renamer or Renamer(), hooks)
+        self._new_tools: Final = partial(Tools, source, umask, renamer or Renamer(), hooks, self._crew.note)
         self._tools: Tools = self._new_tools()
         self._steps: Sequence[Step] = ()
         self._failed: dict[int, Failed] = {}
@@ -334,7 +334,7 @@ class RestoreWriter:
                 self._fail(job, reason, _joined(detail, undone(change)))
             else:
                 if change.temporary is not None:
-                    self._crew.note(time.perf_counter() - begun_s)
+                    self._crew.note("unlink", time.perf_counter() - begun_s)
                 if not job.optional:
                     with self._counting:
                         self._begun.add(job.number)
