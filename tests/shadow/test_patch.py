@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ckptd.errors import DomainError
 from ckptd.shadow.patch import hunks
@@ -314,7 +315,7 @@ def test_nothing_is_shown_where_nothing_differs() -> None:
 
 def test_content_is_read_only_where_it_is_needed() -> None:
     old = Side(REGULAR, b"\1" * 20, _fail)
-    assert b"new mode" in patch_of([Pair(b"a", old, old._replace(mode=EXECUTABLE))])
+    assert b"new mode" in patch_of([Pair(b"a", old, replace(old, mode=EXECUTABLE))])
     assert b"similarity index 100%" in patch_of([Pair(b"a", old, old, b"b")])
     assert list(render_name_status([Pair(b"a", old, old, b"b")])) == [b"R100\tb\ta\n"]
 

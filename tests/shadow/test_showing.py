@@ -9,8 +9,13 @@ import pytest
 from ckpt_protocol import checkpoint as wire
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
+from ckptd.shadow.objects.spool import SpoolSink
 from ckptd.shadow.patch import rename
+from ckptd.shadow.patch.pair import Pair, Side
 from ckptd.shadow.store import diffing, stepping
+from ckptd.shadow.trees.compare import Delta, picking_visible
+from ckptd.shadow.trees.step import State
+from ckptd.shadow.trees.tree import REGULAR
 from support.worktrees import Desk, to_the_end
 
 pytestmark = pytest.mark.core
@@ -105,15 +110,15 @@ def test_a_look_at_the_worktree_that_nobody_wants_any_more_is_let_go_of(wide: De
 @pytest.mark.parametrize("form", ["patch", "stat", "name-status"])
 def test_a_diff_that_is_called_off_ends_between_two_files(wide: Desk, form, monkeypatch):
     caller, loads = Caller("test"), []
-    load = diffing._Content._load
+    load = diffing._load
 
-    def counting(self, oid):
+    def counting(objects, fresh, oid):
         loads.append(oid)
         if len(loads) == 10:
             caller.call_off()
-        return load(self, oid)
+        return load(objects, fresh, oid)
 
-    monkeypatch.setattr(diffing._Content, "_load", counting)
+    monkeypatch.setattr(diffing, "_load", counting)
     if form == "name-status":
         caller.call_off()
     with pytest.raises(DomainError, match="cancel"):
@@ -137,3 +142,50 @@ def test_few_objects_are_made_for_each_path_of_a_diff(wide: Desk, monkeypatch):
     wide.diff(from_id="#1", to_id="#2")
     # Two sides and the pair of them, what stands there on either side, and what the two trees hold.
     assert (counts[0] - before) / FILES < 12
+
+
+def test_what_a_diff_has_read_of_the_worktree_goes_with_its_end(wide: Desk):
+    wide.write(b"d1/f1", b"three\n")
+    gc.collect()
+    gc.disable()
+    try:
+        wide.diff()
+        assert not any(isinstance(one, SpoolSink) for one in gc.get_objects())
+    finally:
+        gc.enable()
+
+
+def test_renames_of_many_files_are_found_with_few_objects():
+    """For each a dict or two of dicts: the collector looked at three hundred thousand while others waited."""
+    pairs = [Pair(b"old/%d" % number, side(number), None) for number in range(FILES)]
+    pairs += [Pair(b"new/%d" % number, None, side(number)) for number in range(FILES)]
+    finding = rename.finding_renames(pairs)
+    gc.collect()
+    before, most, pieces = len(gc.get_objects()), 0, 0
+    for _ in finding:
+        pieces += 1
+        most = max(most, len(gc.get_objects()))
+    assert most - before < FILES
+    assert pieces > 2 * FILES // 500
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3_999, 4_000, 4_001, 30_000])
+def test_many_changes_are_sorted_in_parts(number: int):
+    paths = {b"%d%s%d" % (one % 7, (b"/", b"-", b"", b"\xff")[one % 4], one) for one in range(number)}
+    deltas = [Delta(path, None, State(REGULAR, b"%020d" % len(path), 0o644)) for path in paths]
+    picking = picking_visible(deltas)
+    pieces = 0
+    while True:
+        try:
+            next(picking)
+        except StopIteration as end:
+            found = end.value
+            break
+        pieces += 1
+    assert [one.path for one in found] == sorted(paths)
+    # Gone through three times, 500 at a time; and each part is sorted by itself.
+    assert pieces >= 3 * (number // 500) + number // 4_000
+
+
+def side(number: int) -> Side:
+    return Side(REGULAR, b"%020d" % number, lambda _oid: b"")

@@ -1,11 +1,12 @@
 """Content that is needed for the length of one request and never enters the store."""
 
 import os
+import struct
 import tempfile
 import weakref
 import zlib
 from collections.abc import Iterable
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.blob import hash_object
@@ -16,6 +17,11 @@ from ckptd.shadow.objects.stream import LARGE_BYTES
 __all__ = ["Spool", "SpoolSink"]
 
 _IN_MEMORY_BYTES: Final = 8 * 1024 * 1024
+
+# Where a blob lies in the spool, how long (0: nowhere), and the size of its content. There may be a hundred thousand,
+# and the garbage collector looks at no bytes.
+_PLACE: Final = struct.Struct(">QQQ")
+_NOWHERE: Final = bytes(24)
 
 
 class Spool:
@@ -56,14 +62,6 @@ class Spool:
         self._close()
 
 
-class _Place(NamedTuple):
-    """Where a blob lies in the spool; a ``length`` of 0 means nowhere. ``size`` is that of its content."""
-
-    offset: int
-    length: int
-    size: int
-
-
 class SpoolSink(ObjectSink):
     """Hashes like HashOnly and keeps the blobs, so that a diff shows the very bytes that were hashed.
 
@@ -73,14 +71,14 @@ class SpoolSink(ObjectSink):
     def __init__(self, folder: bytes) -> None:
         self._spool = Spool(folder)
         self._hash = HashOnly()
-        self._places: dict[bytes, _Place] = {}
+        self._places: dict[bytes, bytes] = {}
 
     def add(self, kind: bytes, data: bytes) -> bytes:
         """Take an object; only blobs are kept."""
         oid = hash_object(kind, data)
         if kind == b"blob" and oid not in self._places:
             packed = deflate(data)
-            self._places[oid] = _Place(self._spool.size, len(packed), len(data))
+            self._places[oid] = _PLACE.pack(self._spool.size, len(packed), len(data))
             self._spool.append(packed)
         return oid
 
@@ -89,7 +87,7 @@ class SpoolSink(ObjectSink):
         if size > LARGE_BYTES:
             oid = self._hash.add_stream(size, chunks)
             if oid is not None:
-                self._places.setdefault(oid, _Place(0, 0, size))
+                self._places.setdefault(oid, _PLACE.pack(0, 0, size))
             return oid
         packer = zlib.compressobj(LEVEL)
         start = self._spool.size
@@ -102,7 +100,7 @@ class SpoolSink(ObjectSink):
 
         oid = self._hash.add_stream(size, kept())
         if oid is not None:
-            self._places[oid] = _Place(start, self._spool.size - start, size)
+            self._places[oid] = _PLACE.pack(start, self._spool.size - start, size)
         return oid
 
     def __contains__(self, oid: bytes) -> bool:
@@ -110,14 +108,15 @@ class SpoolSink(ObjectSink):
 
     def load(self, oid: bytes) -> bytes:
         """Give a blob that was kept; raises DomainError ``object_missing`` for any other."""
-        place = self._places.get(oid)
-        if place is None or not place.length:
+        offset, length, _ = _PLACE.unpack(self._places.get(oid, _NOWHERE))
+        if not length:
             raise DomainError("object_missing", f"object {oid.hex()} was not kept")
-        return zlib.decompress(self._spool.read(place.offset, place.length))
+        return zlib.decompress(self._spool.read(offset, length))
 
     def size(self, oid: bytes) -> int:
         """Give the size in bytes of a blob that was taken."""
-        return self._places[oid].size
+        size: int = _PLACE.unpack(self._places[oid])[2]
+        return size
 
     def close(self) -> None:
         """Let go of what was kept."""

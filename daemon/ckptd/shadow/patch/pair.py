@@ -1,7 +1,10 @@
 """A path that differs between two trees, with what stands there on either side."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from ckptd.shadow.trees.tree import DIRECTORY, EXECUTABLE, REGULAR
 
@@ -11,7 +14,7 @@ HUGE_BYTES: Final = 16 * 1024 * 1024
 """A file above this is told of, but its content is neither loaded nor shown."""
 
 
-class Side(NamedTuple):
+class Side(msgspec.Struct, frozen=True, gc=False):
     """One side of a comparison: a mode of git's, a 20-byte id, and the way from an id to the bytes.
 
     There are hundreds of thousands in a large comparison, and all of them have the same ``load`` and ``measure``.
@@ -34,8 +37,11 @@ class Side(NamedTuple):
         return self.measure(self.oid) if self.measure is not None else len(self.content())
 
 
-class Pair(NamedTuple):
-    """A path and its two sides, None where there is nothing. ``old_path`` is set for a rename, and only then."""
+class Pair(msgspec.Struct, frozen=True, gc=False):
+    """A path and its two sides, None where there is nothing. ``old_path`` is set for a rename, and only then.
+
+    Neither leads back to itself: the garbage collector need look at none of them.
+    """
 
     path: bytes
     old: Side | None
@@ -59,4 +65,4 @@ def without_directories(pair: Pair) -> Pair:
     """Put nothing in place of an (empty) directory: a patch has no word for one."""
     old = None if pair.old is not None and pair.old.mode == DIRECTORY else pair.old
     new = None if pair.new is not None and pair.new.mode == DIRECTORY else pair.new
-    return pair._replace(old=old, new=new)
+    return replace(pair, old=old, new=new)

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from ckptd.shadow.objects.pieces import Pieces, drained
 from ckptd.shadow.patch.pair import Pair, Side, is_huge, is_regular
@@ -18,6 +20,7 @@ MAX_CHUNK_LOOKUPS: Final = 2_000_000
 """How many chunks are looked up in one call (a second or two); the search for edited files ends there."""
 
 _CANDIDATES: Final = 4
+_AT_ONCE: Final = 500
 
 
 class _Match(NamedTuple):
@@ -40,8 +43,7 @@ def find_renames(pairs: Sequence[Pair], *, limit: int = 1000, similarity: float 
 def finding_renames(pairs: Sequence[Pair], *, limit: int = 1000, similarity: float = 0.5) -> Pieces[list[Pair]]:
     """Do the same in pieces."""
     search = _Search(pairs, round(similarity * MAX_SCORE))
-    search.match_same()
-    yield False
+    yield from search.matching_same()
     yield from search.matching_base_names()
     if len(search.sources) * len(search.targets) <= limit * limit:
         yield from search.matching_similar()
@@ -55,10 +57,10 @@ def find_origin(pairs: Sequence[Pair], path: bytes, *, limit: int = 1000, simila
     content is found again elsewhere is none of them. At most ``limit`` deletions are compared.
     """
     search = _Search(pairs, round(similarity * MAX_SCORE))
-    search.match_same()
+    drained(search.matching_same())
     target = next((at for at, pair in enumerate(pairs) if pair.path == path), None)
     if target in search.targets:
-        search.targets = {target: search.targets[target]}
+        search.targets = {target: None}
         drained(search.matching_base_names())
         if search.targets and len(search.sources) <= limit:
             drained(search.matching_similar())
@@ -70,7 +72,7 @@ def _joined(pairs: Sequence[Pair], found: dict[int, int]) -> Iterator[Pair]:
     for at, pair in enumerate(pairs):
         if at in found:
             source = pairs[found[at]]
-            yield pair._replace(old=source.old, old_path=source.path)
+            yield replace(pair, old=source.old, old_path=source.path)
         elif at not in used:
             yield pair
 
@@ -81,21 +83,33 @@ class _Search:
     def __init__(self, pairs: Sequence[Pair], minimum: int) -> None:
         self.pairs = pairs
         self.minimum = minimum
-        self.sources = {at: pair.old for at, pair in enumerate(pairs) if pair.old and _is_source(pair)}
-        self.targets = {at: pair.new for at, pair in enumerate(pairs) if pair.new and _is_target(pair)}
+        # Numbers alone: of a hundred thousand sides in a dict, the collector would look at each while others wait.
+        self.sources = dict.fromkeys(at for at, pair in enumerate(pairs) if _is_source(pair))
+        self.targets = dict.fromkeys(at for at, pair in enumerate(pairs) if _is_target(pair))
         self.names = {at: pairs[at].path.rpartition(b"/")[2] for at in (*self.sources, *self.targets)}
         self.found: dict[int, int] = {}
         self._prints = _Prints()
 
-    def match_same(self) -> None:
-        by_oid: dict[bytes, _Alike] = {}
-        for at, side in self.sources.items():
-            by_oid.setdefault(side.oid, _Alike()).add(at, self.names[at])
-        for at, side in list(self.targets.items()):
-            alike = by_oid.get(side.oid)
-            source = alike.take(self.names[at]) if alike else None
-            if source is not None:
+    def matching_same(self) -> Pieces[None]:
+        by_oid: dict[bytes, int | _Alike] = {}
+        for number, at in enumerate(self.sources):
+            oid = self._old(at).oid
+            other = by_oid.setdefault(oid, at)
+            if other != at:
+                # Most contents are there once, and need no list.
+                alike = other if isinstance(other, _Alike) else _Alike(other, self.names[other])
+                alike.add(at, self.names[at])
+                by_oid[oid] = alike
+            if not number % _AT_ONCE:
+                yield False
+        for number, at in enumerate(list(self.targets)):
+            oid = self._new(at).oid
+            found = by_oid.get(oid)
+            source = found.take(self.names[at]) if isinstance(found, _Alike) else by_oid.pop(oid, None)
+            if isinstance(source, int):
                 self._accept(source, at)
+            if not number % _AT_ONCE:
+                yield False
 
     def matching_base_names(self) -> Pieces[None]:
         """Match files whose base name is left once on either side, if they are clearly alike: cheap, mostly right."""
@@ -124,7 +138,13 @@ class _Search:
         return sorted((match for match in scored if match.points >= max(self.minimum, 1)), key=_rank)[:_CANDIDATES]
 
     def _points(self, source: int, target: int) -> int:
-        return self._prints.score((source, self.sources[source]), (target, self.targets[target]), self.minimum)
+        return self._prints.score((source, self._old(source)), (target, self._new(target)), self.minimum)
+
+    def _old(self, at: int) -> Side:
+        return cast("Side", self.pairs[at].old)
+
+    def _new(self, at: int) -> Side:
+        return cast("Side", self.pairs[at].new)
 
     def _unique_names(self, positions: Iterable[int]) -> dict[bytes, int]:
         positions = list(positions)
@@ -139,9 +159,10 @@ class _Search:
 class _Alike:
     """Sources of one content, in order; handed out once each, the same base name first."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: int, name: bytes) -> None:
         self._by_name: dict[bytes, dict[int, None]] = {}
         self._order: dict[int, bytes] = {}
+        self.add(at, name)
 
     def add(self, at: int, name: bytes) -> None:
         self._by_name.setdefault(name, {})[at] = None

@@ -3,6 +3,7 @@
 import base64
 import os
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -31,6 +32,7 @@ __all__ = ["Diffing", "Patches", "Snapshot"]
 _CHUNK_BYTES: Final = 1 << 20
 _MAX_CURSORS: Final = 4
 _MAX_NOTES: Final = 20
+_AT_ONCE: Final = 1_000
 
 
 class Snapshot:
@@ -146,9 +148,14 @@ class Diffing:
     def _make(self) -> Pieces[None]:
         spool = Spool(self._folder)
         try:
-            for piece in _render(self._params, (yield from self._pairs())):
+            pairs = yield from self._pairs()
+            for piece in _render(self._params, pairs):
                 spool.append(piece)
                 self._asker.tell("render", 0, 0, spool.size)
+                yield False
+            while pairs:
+                # To let go of all at once would hold everybody up.
+                del pairs[-_AT_ONCE:]
                 yield False
         except BaseException:
             spool.close()
@@ -223,21 +230,19 @@ class _Content:
     """What is compared: in the store, or read of the worktree just now."""
 
     def __init__(self, objects: ObjectStore, fresh: SpoolSink | None) -> None:
-        self._objects = objects
-        self._fresh = fresh
-        # Made once: each time it is named, a method is an object of its own.
-        self._ways: Final = (self._load, self._measure)
+        # Made once for all sides, and without a way back to here: what was read goes with the last of them.
+        self._ways: Final = (partial(_load, objects, fresh), partial(_measure, objects, fresh))
 
     def side(self, state: State | None) -> Side | None:
         return None if state is None else Side(state.mode, state.oid, *self._ways)
 
-    def _load(self, oid: bytes) -> bytes:
-        fresh = self._fresh
-        return fresh.load(oid) if fresh is not None and oid in fresh else self._objects.read_blob(oid)
 
-    def _measure(self, oid: bytes) -> int:
-        fresh = self._fresh
-        return fresh.size(oid) if fresh is not None and oid in fresh else self._objects.size(oid)
+def _load(objects: ObjectStore, fresh: SpoolSink | None, oid: bytes) -> bytes:
+    return fresh.load(oid) if fresh is not None and oid in fresh else objects.read_blob(oid)
+
+
+def _measure(objects: ObjectStore, fresh: SpoolSink | None, oid: bytes) -> int:
+    return fresh.size(oid) if fresh is not None and oid in fresh else objects.size(oid)
 
 
 def _differs(pair: Pair) -> bool:
