@@ -204,10 +204,10 @@ class _Planner:
         """Tell whether a directory above is in conflict, or the path is decided already."""
         if path in self._steps:
             return True
-        return any(parent in self._conflicts for parent in _parents(path))
+        return bool(self._conflicts) and any(parent in self._conflicts for parent in _parents(path))
 
     def _is_fresh(self, path: bytes) -> bool:
-        return any(parent in self._fresh for parent in _parents(path))
+        return bool(self._fresh) and any(parent in self._fresh for parent in _parents(path))
 
     def _is_kept(self, path: bytes) -> bool:
         """Tell whether something left alone is worth saying: not where it is a Git directory or has been captured."""
