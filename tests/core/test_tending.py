@@ -106,11 +106,12 @@ async def test_where_requests_leave_no_long_rest_it_comes_in_short_ones_in_the_e
     await with_actor(test, after_s=0.16, left=10)
 
 
-async def test_what_is_pressing_comes_between_requests_that_wait_already():
-    """Where the queue never ends there is no rest; a moment has a part of the time that the request before it had."""
+@pytest.mark.parametrize("pressure", [0.5, 4.0])
+async def test_what_is_pressing_comes_between_requests_that_wait_already(pressure):
+    """Where the queue never ends there is no rest; a moment has so many times as long as the request before it had."""
 
     async def test(actor, store):
-        store.is_pressed = True
+        store.pressure = pressure
         first = len(store.moments)
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
@@ -119,14 +120,14 @@ async def test_what_is_pressing_comes_between_requests_that_wait_already():
         between = [one for one in store.moments[first:] if one != MOMENT_S]
         assert len(between) >= 19
         assert all(one <= 0.5 for one in between)
-        assert sorted(between)[10] >= 0.01
+        assert sorted(between)[10] >= 0.02 * pressure
 
     await with_actor(test, after_s=3600.0, left=1000)
 
 
 async def test_what_is_pressing_waits_for_no_rest_and_follows_at_once():
     async def test(actor, store):
-        store.is_pressed = True
+        store.pressure = 0.5
         await actor.write(CREATE, lambda _writer: None, Caller("test"))
         await eventually(lambda: store.tends_left == 0)
         # Whatever the writer has taken away is closed each time, and not only in the end.
@@ -144,7 +145,7 @@ async def test_nothing_presses_a_worktree_that_is_halted():
         actor.post(Halt("worktree_missing"))
         await actor.write(CREATE, lambda _writer: None, Caller("test"))
         tends = store.tends
-        store.is_pressed = True
+        store.pressure = 0.5
         for _ in range(3):
             await actor.write(CREATE, lambda _writer: None, Caller("test"))
         assert store.tends == tends

@@ -189,7 +189,7 @@ def test_housekeeping_on_a_full_disk_ends_and_goes_on_when_there_is_room(desk, l
         filler = leave(desk, left)
         tend(desk)
         assert tend(desk) == 1
-        assert not desk.repo.is_pressed
+        assert desk.repo.pressure == 0
         kept = {seq: before[seq] for seq in (11, 12)}
         check_nothing_is_lost(desk, kept)
         desk.reopen()

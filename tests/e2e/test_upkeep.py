@@ -121,7 +121,8 @@ def test_a_store_stays_near_its_cap_while_saves_never_rest(place, monkeypatch):
         store.save(kind="auto")
         (folder,) = place.stores()
         largest = max(largest, packed_bytes(folder))
-    assert CAP < largest < CAP * 7 // 4
+    # Without it there would be five times as much.
+    assert CAP < largest < CAP * 2
     assert len(store.commits()) < 20
     assert store.verify(read_data=True).clean
 

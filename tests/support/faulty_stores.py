@@ -107,7 +107,7 @@ class MemoryStore:
     tends_left: int = 0
     moments: list[float] = field(default_factory=list)
     let_gos: int = 0
-    is_pressed: bool = False
+    pressure: float = 0.0
     faults: list[str] = field(default_factory=list)
     options: Autosave = SHORT
     plan: WatchPlan = field(default_factory=MemoryPlan)

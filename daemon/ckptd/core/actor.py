@@ -158,7 +158,7 @@ class Actor:
         self._found: _Found | None = None
         self._ticket: Ticket | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._tender = Tender(self._tend, after_s=tend_after_s, is_pressed=self._is_pressed)
+        self._tender = Tender(self._tend, after_s=tend_after_s, pressure=self._pressure)
         self._over = False
         self._ended = asyncio.Event()
 
@@ -350,9 +350,9 @@ class Actor:
         tending.add_done_callback(partial(self._tended, store))
         return tending
 
-    def _is_pressed(self) -> bool:
+    def _pressure(self) -> float:
         store = self._store()
-        return store is not None and store.writer.is_pressed
+        return 0.0 if store is None else store.writer.pressure
 
     def _tended(self, store: OpenedStore, tending: "asyncio.Future[bool]") -> None:
         """After the last moment of it, let the reader close what the writer may have taken away.
@@ -360,7 +360,7 @@ class Actor:
         Where space is short, after each: what is gone and open takes as much as before.
         """
         fine = not tending.cancelled() and tending.exception() is None
-        done = fine and (not tending.result() or store.writer.is_pressed)
+        done = fine and (not tending.result() or store.writer.pressure > 0)
         if done and self._reads.is_running and not self._over:
             self._reads.submit(store.reader.let_go)
 

@@ -99,8 +99,11 @@ class Writer(Protocol):
         ...
 
     @property
-    def is_pressed(self) -> bool:
-        """Whether tend() must not wait until nothing is asked for: the store grows while it waits. For any thread."""
+    def pressure(self) -> float:
+        """Above 0 where tend() must not wait until nothing is asked for, since the store grows while it waits.
+
+        It is to have so many times as long as what was asked for has taken. For any thread.
+        """
         ...
 
     def tend(self, is_wanted: Callable[[], bool], at_most_s: float) -> bool:

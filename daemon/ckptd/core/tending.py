@@ -20,9 +20,8 @@ _IMPATIENCE: Final = 100
 _NEXT_S: Final = 0.1
 
 MOMENT_S: Final = 0.05
-_SHARE: Final = 2
 _LONGEST_S: Final = 0.5
-"""What is pressing gets this part of the time that the request before has taken, and so much at the most."""
+"""What is pressing gets so much between two requests at the most."""
 
 
 class Tender:
@@ -30,8 +29,8 @@ class Tender:
 
     ``work`` begins it, for up to so many seconds, and gives the future of whether there is more; it gives None where it
     must not be done now. A request that comes meanwhile waits for the moment that has begun, and for no other; so it
-    should end then. While ``is_pressed``, no rest is waited for: moments follow one another, and after each request
-    comes one that ends for nobody, ``hurried`` true.
+    should end then. While there is ``pressure``, no rest is waited for: moments follow one another, and after each
+    request comes one that ends for nobody, ``hurried`` true. It has so many times as long as the request has taken.
     """
 
     def __init__(
@@ -39,11 +38,11 @@ class Tender:
         work: "Callable[[float, bool], asyncio.Future[bool] | None]",
         *,
         after_s: float = TEND_AFTER_S,
-        is_pressed: Callable[[], bool] = lambda: False,
+        pressure: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._work = work
         self._after_s = after_s
-        self._is_pressed = is_pressed
+        self._pressure = pressure
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
@@ -60,9 +59,10 @@ class Tender:
 
     def between(self) -> None:
         """What was asked for is done; others may wait already."""
-        if self._due and self._is_pressed():
+        pressure = self._pressure()
+        if self._due and pressure:
             self.stop()
-            self._begin(min(_LONGEST_S, (self._loop.time() - self._asked_s) / _SHARE), True)
+            self._begin(min(_LONGEST_S, (self._loop.time() - self._asked_s) * pressure), True)
 
     def at_rest(self) -> None:
         """Nothing is asked for any more."""
@@ -97,4 +97,4 @@ class Tender:
             logger.error("housekeeping broke", exc_info=error)
         elif done.result() and not self._due and self._timer is None:
             self._due = True
-            self._timer = self._loop.call_later(0.0 if self._is_pressed() else _NEXT_S, self._begin)
+            self._timer = self._loop.call_later(0.0 if self._pressure() else _NEXT_S, self._begin)

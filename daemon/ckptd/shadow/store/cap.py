@@ -9,6 +9,8 @@ __all__ = ["Cap"]
 _LEAST_BYTES: Final = 8 * 1024 * 1024
 _MOST_BYTES: Final = 512 * 1024 * 1024
 _SHARE: Final = 16
+_LEAST_PRESSURE: Final = 0.5
+_MOST_PRESSURE: Final = 4.0
 
 
 class Cap:
@@ -46,6 +48,15 @@ class Cap:
         # A collection has made it smaller since: from there on it grows.
         self._looked_at = min(self._looked_at, packed)
         return packed > max(self._max_bytes, self._looked_at + self._waste)
+
+    def pressure(self) -> float:
+        """Tell how long what makes it smaller is to have for each second that others have had.
+
+        A store that is a sixteenth above the cap gets half as long, one that is twice as far twice that: what is saved
+        may come as fast as a disk takes it.
+        """
+        excess = self.excess_bytes() * _SHARE / (2 * max(self._max_bytes, 1))
+        return min(max(_LEAST_PRESSURE, excess), _MOST_PRESSURE)
 
     def looking(self) -> None:
         """Remember that it is being weighed; what is damaged now is damaged at the next look, too."""

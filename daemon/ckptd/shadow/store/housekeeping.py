@@ -126,7 +126,7 @@ class Housekeeper:
             if self._beside_saves is not None:
                 time.sleep(_PAUSE_S)
             more = self._go_on(is_over)
-        self._repo.is_pressed = more and self._is_pressed()
+        self._repo.pressure = self._repo.cap.pressure() if more and self._is_pressed() else 0.0
         return more
 
     def _is_pressed(self) -> bool:

@@ -111,9 +111,9 @@ class StoreWriter:
         return Steps(self._thinner.thin(params, asker), asker, "thinning")
 
     @property
-    def is_pressed(self) -> bool:
-        """Whether tend() must not wait for a rest."""
-        return self._repo.is_pressed
+    def pressure(self) -> float:
+        """Tell how long tend() is to have for each second that others have had; 0: it can wait for a rest."""
+        return self._repo.pressure
 
     def tend(self, is_wanted: Callable[[], bool] = lambda: False, at_most_s: float = 0.05) -> bool:
         """Do a little of what keeps the store small and quick; tell whether there is more."""

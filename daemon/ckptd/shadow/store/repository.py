@@ -112,8 +112,8 @@ class Repository:
         self._fingerprint = b""
         self.gone = 0
         """How many checkpoints have been removed since the last collection, as far as this process knows."""
-        self.is_pressed = False
-        """Whether it has grown so far above its cap that housekeeping must not wait for a rest."""
+        self.pressure = 0.0
+        """Above 0 where it has grown so far above its cap that housekeeping must not wait for a rest; as Cap has it."""
         self.collecting = False
         """Whether a collection is under way: it alone replaces packs then."""
         self._written_s = 0.0
@@ -373,7 +373,8 @@ class Repository:
                 reach("pack-durable")
                 self.objects.trust(record.pack.oids)
                 self._fingerprint = self.objects.fingerprint()
-                self.is_pressed = self.is_pressed or self.cap.is_weighing_due()
+                if self.pressure or self.cap.is_weighing_due():
+                    self.pressure = self.cap.pressure()
             if len(staged.files) > 1:
                 reach("info-durable")
             self.refs.name_checkpoint(staged)
