@@ -209,13 +209,32 @@ async def cat(daemon_: Daemon, asked: Asked, params: checkpoint.CatParams) -> ch
 
 async def diff(daemon_: Daemon, asked: Asked, params: checkpoint.DiffParams) -> checkpoint.DiffResult:
     """Give a piece of a patch. Of all that, only the look at the worktree takes its turn among saves."""
-    caller, directory = asked.caller, _directory(params)
     if params.cursor is not None or params.to_id != checkpoint.WORKTREE:
-        return await _in_steps(daemon_, asked, params, lambda reader: reader.diff(params, caller))
-    snapshot = await daemon_.manager.write(
-        directory, params.worktree, lambda writer: writer.snapshot(params, caller), caller
-    )
-    return await _in_steps(daemon_, asked, params, lambda reader: reader.diff(params, caller, snapshot))
+        return await _in_steps(daemon_, asked, params, lambda reader: reader.diff(params, asked.caller))
+    try:
+        return await _diff_with_worktree(daemon_, asked, params)
+    except DomainError as error:
+        if error.kind != "object_missing":
+            raise
+    # What is in no checkpoint may have been collected meanwhile. The next look reads it anew.
+    return await _diff_with_worktree(daemon_, asked, params)
+
+
+async def _diff_with_worktree(daemon_: Daemon, asked: Asked, params: checkpoint.DiffParams) -> checkpoint.DiffResult:
+    caller, directory, manager = asked.caller, _directory(params), daemon_.manager
+    while True:
+        snapshot = await manager.write(
+            directory, params.worktree, lambda writer: writer.snapshot(params, caller), caller
+        )
+        if snapshot is not None:
+            break
+        await unless_called_off(caller, anyio.sleep(_LOOK_AGAIN_S))
+    try:
+        return await _in_steps(daemon_, asked, params, lambda reader: reader.diff(params, caller, snapshot))
+    finally:
+        # Also where the caller has gone before it was of use; by the reader's thread, for a large file goes slowly.
+        closing = manager.read(directory, params.worktree, lambda _reader: snapshot.close(), Caller("ckptd"))
+        await manager.clear_up(closing)
 
 
 async def restore(daemon_: Daemon, asked: Asked, params: checkpoint.RestoreParams) -> checkpoint.RestoreResult:

@@ -18,7 +18,7 @@ from ckptd.dispatch import MAX_BATCH, Dispatcher
 from ckptd.errors import DomainError
 from ckptd.handlers import HANDLERS
 from ckptd.peer import Peer
-from support.fake_manager import IN_STEPS, SIDES, FakeManager, daemon_on
+from support.fake_manager import IN_STEPS, SIDES, FakeManager, Run, daemon_on
 from support.wire_samples import SAMPLES
 
 pytestmark = [pytest.mark.core, pytest.mark.anyio]
@@ -75,9 +75,9 @@ async def test_each_method_answers_its_own_result(wire, method, params) -> None:
         expected = msgspec.structs.replace(expected, state="halted", halted="for the test", reboot=reboot)
     assert result == expected
     # These go on in steps: not done yet, done. Collections and thinnings begin and end by steps of their own, a diff
-    # with the worktree begins by a look at that.
-    more = 2 if method in ("store.gc", "store.thin") else int(method == "checkpoint.diff" and params == "least_params")
-    assert len(wire.manager.asked) == (2 + more if method in IN_STEPS else 1)
+    # with the worktree begins by a look at that, and ends by letting go of it.
+    has_ends = method in ("store.gc", "store.thin") or (method == "checkpoint.diff" and params == "least_params")
+    assert len(wire.manager.asked) == (2 + 2 * has_ends if method in IN_STEPS else 1)
 
 
 async def test_the_wire_is_described_by_itself(wire) -> None:
@@ -123,7 +123,24 @@ async def test_what_each_kind_of_method_asks_of_the_manager(wire) -> None:
 async def test_of_a_diff_only_the_look_at_the_worktree_takes_a_turn_among_saves(wire, fields, turns) -> None:
     assert "result" in await wire.call("checkpoint.diff", PLACE | fields)
     kinds = [kind for kind, _, _ in wire.manager.asked]
-    assert kinds == ["write"] * turns + ["read", "read"]
+    assert kinds == ["write"] * turns + ["read", "read"] + ["read"] * turns
+    assert [one.is_open for one in wire.manager.snapshots] == [False] * turns
+
+
+async def test_a_diff_waits_for_others_where_many_are_being_made(wire) -> None:
+    wire.manager.busy_looks = 3
+    assert "result" in await wire.call("checkpoint.diff", PLACE)
+    assert [kind for kind, _, _ in wire.manager.asked] == ["write"] * 4 + ["read"] * 3
+
+
+@pytest.mark.parametrize(("kind", "looks"), [("object_missing", 2), ("no_checkpoint", 1)])
+async def test_a_diff_looks_once_more_where_a_collection_came_in_between(wire, monkeypatch, kind, looks) -> None:
+    def failing(_self: object) -> object:
+        raise DomainError(kind, "for the test")
+
+    monkeypatch.setattr(Run, "step", failing)
+    assert kind_of(await wire.call("checkpoint.diff", PLACE)) == kind
+    assert [one.is_open for one in wire.manager.snapshots] == [False] * looks
 
 
 async def test_hello_names_the_caller_of_later_requests(wire) -> None:

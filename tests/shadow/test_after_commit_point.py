@@ -26,6 +26,10 @@ def test_a_save_whose_head_cannot_be_written_is_done(desk: Desk):
     desk.repo.refs.write_head = full
     second = desk.save("second").id
     assert desk.status().head == second
+    # Also by those who only read.
+    assert desk.head() == second
+    assert b"+two" in desk.diff(from_id="#1", to_id="HEAD")
+    assert desk.diff(to_id="#2") == b""
     assert desk.status().changes == []
     desk.write(b"a", b"wreck")
     assert desk.reset().target == second

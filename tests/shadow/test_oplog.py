@@ -110,6 +110,23 @@ def test_what_a_full_disk_refuses_comes_with_the_next_line(tmp_path: Path):
         log.close()
 
 
+def test_a_long_outcome_that_has_no_room_holds_up_no_short_line(tmp_path: Path):
+    long = Outcome(n=1, paths=tuple(f"a/path/of/a/large/restore/{number}" for number in range(2000)))
+    with tiny_disk(os.fsencode(tmp_path), 256):
+        log = _log(tmp_path)
+        log.write(_intent(1, verb="reset"))
+        filler = fill(os.fsencode(tmp_path), leave_bytes=16 * 1024)
+        assert not log.conclude(long)
+        log.write(_intent(2))
+        log.write(Outcome(n=2))
+        assert _read(tmp_path) == ([1, 2], [2])
+        os.unlink(filler)
+        log.write(_intent(3))
+        assert _read(tmp_path) == ([1, 2, 3], [2, 1])
+        assert log.outcomes[1] == long
+        log.close()
+
+
 def _read(place: Path) -> tuple[list[int], list[int]]:
     log = _log(place)
     try:

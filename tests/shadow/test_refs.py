@@ -418,6 +418,24 @@ def test_what_is_dropped_while_refs_are_packed_stays_away(bare: Bare, ids: list[
     bare.verify()
 
 
+def test_what_is_dropped_after_a_packing_that_was_left_does_not_come_back_with_the_power(
+    bare: Bare, ids: list[bytes], monkeypatch: pytest.MonkeyPatch
+):
+    refs = Refs(bare.folder)
+    loose(bare, range(1, 121), ids[0])
+    packing = refs.pack(1)
+    while len(os.listdir(folder_of(bare))) > 60:
+        next(packing)
+    packing.close()
+    synced: list[bytes] = []
+    monkeypatch.setattr("ckptd.shadow.objects.refs.sync_folders", synced.extend)
+    refs.delete([1])
+    assert [os.path.realpath(one) for one in synced] == [os.path.realpath(folder_of(bare))]
+    synced.clear()
+    refs.delete([2])
+    assert synced == []
+
+
 def pieces_of_a_packing(bare: Bare, oid: bytes) -> int:
     loose(bare, range(1, 121), oid)
     return sum(1 for waits in Refs(bare.folder).pack(1) if not waits)

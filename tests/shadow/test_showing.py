@@ -107,6 +107,23 @@ def test_a_look_at_the_worktree_that_nobody_wants_any_more_is_let_go_of(wide: De
     assert descriptors() == before
 
 
+def test_there_are_few_looks_at_a_worktree_at_a_time(wide: Desk):
+    def look() -> diffing.Snapshot | None:
+        return wide.writer.snapshot(wire.DiffParams(**wide.common()), Caller("test"))
+
+    kept = [look() for _ in range(4)]
+    assert None not in kept
+    assert look() is None
+    kept[1].close()
+    again = look()
+    assert again is not None
+    assert look() is None
+    # One that nobody has any more is none, either.
+    del again
+    gc.collect()
+    assert look() is not None
+
+
 @pytest.mark.parametrize("form", ["patch", "stat", "name-status"])
 def test_a_diff_that_is_called_off_ends_between_two_files(wide: Desk, form, monkeypatch):
     caller, loads = Caller("test"), []

@@ -1,6 +1,7 @@
 """What the stores of a checkpoint directory are said to hold."""
 
 import os
+import shutil
 
 import pytest
 
@@ -61,6 +62,20 @@ def test_it_goes_on_in_steps_from_store_to_store_and_checkpoint_to_checkpoint(de
     assert result == whole
     # One for each checkpoint, and for each of those that would go.
     assert steps > 30 + 20
+
+
+def test_a_store_that_is_deleted_between_two_steps_is_not_told_of(desk: Desk, monkeypatch):
+    for number in range(5):
+        desk.write(b"f", b"%d" % number)
+        desk.save()
+    desk.close()
+    monkeypatch.setattr(stepping, "_STEP_S", -1.0)
+    run = desk.catalog().usage(desk.checkpoint_dir, None)
+    assert [run.step() for _ in range(3)] == [None] * 3
+    shutil.rmtree(desk.folder)
+    while (result := run.step()) is None:
+        pass
+    assert (result.stores, result.damaged) == ([], [])
 
 
 def test_the_log_is_read_from_its_end(desk: Desk):

@@ -9,6 +9,7 @@ import pytest
 from ckptd.shadow.objects.blob import hash_object
 from ckptd.shadow.objects.deflate import deflate, wrap
 from ckptd.shadow.objects.store import ObjectStore
+from ckptd.shadow.record.thinning import Keep
 from ckptd.shadow.restore import exchange, handle, sync
 from ckptd.shadow.restore.space import has_plenty
 from ckptd.shadow.store import carrying, preparing
@@ -160,10 +161,14 @@ def test_a_reset_reads_what_it_writes_once_and_what_it_has_saved_not_at_all(
     assert read[b"tree"] == len({folder for path in paths for folder in (b"", path[:1], path.rpartition(b"/")[0])})
 
 
-@pytest.mark.parametrize(("room", "form"), [(0, wrap), (1 << 60, deflate)])
+@pytest.mark.parametrize(
+    ("room", "cap", "form"), [(0, 1 << 30, wrap), (1 << 60, 1 << 30, deflate), (0, 1 << 23, deflate)]
+)
 def test_what_a_reset_saves_is_not_deflated_while_there_is_room(
-    saved: Desk, monkeypatch: pytest.MonkeyPatch, room: int, form: Callable[[bytes], bytes]
+    saved: Desk, monkeypatch: pytest.MonkeyPatch, room: int, cap: int, form: Callable[[bytes], bytes]
 ):
+    """Where the store is near its cap history would go for it."""
+    saved.configure(keep=Keep(max_bytes=cap))
     monkeypatch.setattr(carrying, "_MUCH_ROOM_BYTES", room)
     before = set(os.listdir(saved.repo.objects.pack_dir))
     saved.write(b"1/10/f10", b"edited " * 100)
@@ -196,8 +201,10 @@ def test_where_there_is_plenty_of_room_nobody_asks_what_would_be_freed(saved: De
     saved.reset("#1")
     assert asked == []
     steps = [Step(b"f%d" % number, State(REGULAR, b"1"), State(REGULAR, b"2")) for number in range(300)]
-    assert has_plenty(steps, 300 * 4096, lambda _oid: 4000)
-    assert not has_plenty(steps, 300 * 4096 - 1, lambda _oid: 4000)
+    assert has_plenty(steps, 300 * 4096, None, lambda _oid: 4000)
+    assert has_plenty(steps, 300 * 4096, 300, lambda _oid: 4000)
+    assert not has_plenty(steps, 300 * 4096 - 1, None, lambda _oid: 4000)
+    assert not has_plenty(steps, 300 * 4096, 299, lambda _oid: 4000)
 
 
 def test_what_a_retried_request_took_is_told_again(saved: Desk):

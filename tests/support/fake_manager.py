@@ -64,6 +64,15 @@ class Run:
         pass
 
 
+class Kept:
+    """What a Reader is given of a worktree."""
+
+    is_open = True
+
+    def close(self) -> None:
+        self.is_open = False
+
+
 class Side:
     """A Writer or Reader whose operations return the sample of their method."""
 
@@ -71,7 +80,12 @@ class Side:
         self._manager = manager
 
     def snapshot(self, params: object, caller: Caller) -> object:
-        return params
+        manager = self._manager
+        if manager.busy_looks:
+            manager.busy_looks -= 1
+            return None
+        manager.snapshots.append(Kept())
+        return manager.snapshots[-1]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = next(method for method, side in SIDES.items() if side == name)
@@ -94,6 +108,9 @@ class FakeManager:
         self.instead: object = None
         self.gate: anyio.Event | None = None
         self.waiting = 0
+        self.busy_looks = 0
+        """So many times there is no room for another look at a worktree."""
+        self.snapshots: list[Kept] = []
         self.reopens = False
         """Whether each call finds the store opened anew."""
         self._side = Side(self)

@@ -16,6 +16,7 @@ __all__ = [
     "OpenedStore",
     "Reader",
     "Run",
+    "Snapshot",
     "WatchPlan",
     "Watches",
     "Writer",
@@ -23,6 +24,14 @@ __all__ = [
 
 
 R_co = TypeVar("R_co", covariant=True)
+
+
+class Snapshot(Protocol):
+    """A worktree as it was seen, for a Reader."""
+
+    def close(self) -> None:
+        """Let go of what is kept of it; may be called again."""
+        ...
 
 
 class Writer(Protocol):
@@ -62,8 +71,11 @@ class Writer(Protocol):
         """Tell how saves have found what had changed; touches no file."""
         ...
 
-    def snapshot(self, params: checkpoint.DiffParams, caller: Caller) -> object:
-        """Look at the worktree; what was seen is for the diff() of the Reader."""
+    def snapshot(self, params: checkpoint.DiffParams, caller: Caller) -> Snapshot | None:
+        """Look at the worktree; what was seen is for the diff() of the Reader.
+
+        None while there are several that are not closed: what each keeps takes room.
+        """
         ...
 
     def restore(self, params: checkpoint.RestoreParams, caller: Caller) -> checkpoint.RestoreResult:
@@ -155,7 +167,7 @@ class Reader(Protocol):
         ...
 
     def diff(
-        self, params: checkpoint.DiffParams, caller: Caller, snapshot: object = None
+        self, params: checkpoint.DiffParams, caller: Caller, snapshot: Snapshot | None = None
     ) -> Run[checkpoint.DiffResult]:
         """Begin to make a patch, or to read on in one; ``snapshot`` is the worktree's, where it leads there."""
         ...

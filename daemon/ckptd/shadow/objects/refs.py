@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from ckpt_protocol.wirepath import to_text
@@ -11,7 +12,7 @@ from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.durable import StagedFile, read_derived, read_if_there, replace_file
 from ckptd.shadow.objects.failpoint import reach
 from ckptd.shadow.objects.packedrefs import PackedRefs
-from ckptd.shadow.objects.pieces import Pieces
+from ckptd.shadow.objects.pieces import Pieces, beside
 from ckptd.shadow.objects.syncing import Unsynced, fsync_dir, sync_folders, sync_together
 
 __all__ = ["CHECKPOINTS", "COPIES", "INFOS", "TAGS", "Refs", "StagedCheckpoint", "seq_name"]
@@ -79,6 +80,7 @@ class Refs:
     def __init__(self, git_dir: bytes) -> None:
         self._git_dir = git_dir
         self._packed_refs = PackedRefs(git_dir)
+        self._unsynced: set[bytes] = set()
         self._listed = _Listed(None, {}, frozenset())
 
     def checkpoints(self) -> Mapping[int, bytes]:
@@ -216,6 +218,9 @@ class Refs:
         # Of thousands that are packed none has a file: to look for each costs more than all the rest.
         loose = {prefix + name for prefix in (CHECKPOINTS, INFOS, TAGS, COPIES) for name in self._loose_names(prefix)}
         self._unlink([name for name in names if name in loose])
+        # The file of one that was packed a moment ago must not come back with the power.
+        sync_folders(sorted(self._unsynced))
+        self._unsynced.clear()
 
     def pack(self, at_least: int) -> Pieces[int]:
         """Move the loose refs of checkpoints into the one packed file if there are so many; give how many have moved.
@@ -237,10 +242,14 @@ class Refs:
             loose = self._there(loose)
             self._packed_refs.rewrite(loose)
         self._listed = _Listed(None, {}, frozenset())
+        folders = {os.path.dirname(os.path.join(self._git_dir, ref)) for ref in loose}
+        self._unsynced |= folders
         for ref in loose:
             # A file that goes takes a millisecond on some disks.
             self._unlink([ref], durable=False)
             yield False
+        yield from beside(partial(sync_folders, sorted(folders)))
+        self._unsynced -= folders
         return len(loose)
 
     def _there(self, refs: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

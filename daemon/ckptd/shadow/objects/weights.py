@@ -40,8 +40,9 @@ class Weights:
                 continue
             try:
                 for part in pack.parts():
-                    # An object that was copied into another pack takes there what it took.
-                    self.sizes.update((entry.oid, entry.end - entry.start) for entry in part)
+                    for entry in part:
+                        # What has been counted stays as it was counted: copied into another pack it may take less.
+                        self.sizes.setdefault(entry.oid, entry.end - entry.start)
                     yield False
             finally:
                 pack.close()

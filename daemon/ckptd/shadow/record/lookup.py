@@ -46,12 +46,14 @@ class _Both(NamedTuple):
 class CheckpointIds:
     """The ids of a store's own checkpoints as text; several threads may ask, as of ``refs``.
 
-    ``loaded`` are those that have been read, whoever did it.
+    ``loaded`` are those that have been read, whoever did it; ``taken_head`` is what the owner of the store knows to be
+    head, once it knows.
     """
 
     def __init__(self, refs: Refs) -> None:
         self.refs: Final = refs
         self.loaded: Final[dict[str, Checkpoint]] = {}
+        self.taken_head: tuple[str | None] | None = None
         self._listed = _Listed(None, {}, frozenset())
 
     def now(self) -> _Listed:
@@ -83,7 +85,6 @@ class Lookup:
         self._refs = ids.refs
         self._legacy = legacy
         self._cache = ids.loaded
-        self._taken_head: tuple[str | None] | None = None
         self._both = _Both(None, None, {}, ())
 
     def load(self, checkpoint_id: str) -> Checkpoint:
@@ -143,8 +144,9 @@ class Lookup:
 
     def head(self) -> str | None:
         """Give the id that HEAD holds, if its checkpoint exists."""
-        if self._taken_head is not None:
-            return self._taken_head[0]
+        taken = self._own.taken_head
+        if taken is not None:
+            return taken[0]
         head = self._refs.head()
         return head.decode("ascii") if head is not None else None
 
@@ -155,7 +157,7 @@ class Lookup:
 
     def take_head(self, checkpoint_id: str | None) -> None:
         """Take what the owner of the store knows to be head; HEAD may lag behind where the disk is full."""
-        self._taken_head = (checkpoint_id,)
+        self._own.taken_head = (checkpoint_id,)
 
     def names(self) -> Names:
         """Give what resolve() needs of the store itself, as it is now."""

@@ -189,13 +189,21 @@ class OperationLog:
     @contextlib.contextmanager
     def _appending(self, *lines: Intent | Outcome) -> Iterator[Unsynced]:
         """Append lines behind those that the disk has refused before."""
-        data = self._encoded([*self._owed, *lines])
+        owed = [*self._owed]
         try:
             start = os.lseek(self._fd, 0, os.SEEK_END)
             try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(self._fd, view) :]
+                try:
+                    self._put([*owed, *lines])
+                except OSError as error:
+                    can_wait = bool(owed and lines) and all(isinstance(line, Outcome) for line in owed)
+                    if not can_wait or from_os_error(error, "write the operation log", self._path).kind != "no_space":
+                        raise
+                    # An outcome may be long: what comes now is not to be refused for it.
+                    os.ftruncate(self._fd, start)
+                    os.lseek(self._fd, start, os.SEEK_SET)
+                    owed.clear()
+                    self._put(lines)
                 reach("log-written")
                 yield Unsynced(self._fd, "write the operation log", self._path)
             except (OSError, DomainError):
@@ -205,7 +213,12 @@ class OperationLog:
         except OSError as error:
             raise from_os_error(error, "write the operation log", self._path) from error
         reach("log-durable")
-        self._owed.clear()
+        del self._owed[: len(owed)]
+
+    def _put(self, lines: Sequence[Intent | Outcome]) -> None:
+        view = memoryview(self._encoded(lines))
+        while view:
+            view = view[os.write(self._fd, view) :]
 
     def conclude(self, outcome: Intent | Outcome, *, durable: bool = True) -> bool:
         """Write an outcome of what is done already: where the disk refuses it, it still holds for this process.

@@ -6,7 +6,7 @@ from typing import Final
 
 from ckptd.shadow.trees.step import State, Step
 
-__all__ = ["free_bytes", "has_plenty", "missing_bytes", "used_bytes"]
+__all__ = ["free_bytes", "free_files", "has_plenty", "missing_bytes", "used_bytes"]
 
 _BLOCK_BYTES: Final = 4096
 
@@ -38,8 +38,13 @@ def missing_bytes(
     return missing
 
 
-def has_plenty(steps: Sequence[Step], free: int, size_of: Callable[[bytes], int]) -> bool:
-    """Tell whether there is room even if nothing that goes makes any: then it does not matter when it goes."""
+def has_plenty(steps: Sequence[Step], free: int, files: int | None, size_of: Callable[[bytes], int]) -> bool:
+    """Tell whether there is room even if nothing that goes makes any: then it does not matter when it goes.
+
+    ``free`` bytes there are, and ``files`` that can still be made, as far as is known.
+    """
+    if files is not None and sum(1 for step in steps if step.after) > files:
+        return False
     new = (step.after.oid for step in steps if step.after and not step.after.is_dir and not _only_bits(step))
     return sum(_rounded(size_of(oid)) for oid in new) <= free
 
@@ -53,6 +58,17 @@ def free_bytes(fd: int) -> int | None:
     if found.f_blocks == 0:
         return None
     return (found.f_bfree if os.geteuid() == 0 else found.f_bavail) * found.f_frsize
+
+
+def free_files(fd: int) -> int | None:
+    """Give how many files can still be made on the file system of an open directory; None where it does not tell."""
+    try:
+        found = os.fstatvfs(fd)
+    except OSError:
+        return None
+    if found.f_files == 0:
+        return None
+    return found.f_ffree if os.geteuid() == 0 else found.f_favail
 
 
 def used_bytes(path: bytes) -> int:

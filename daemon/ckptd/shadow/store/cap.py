@@ -23,9 +23,9 @@ class Cap:
         self._left: int | None = None
         self._looked_at: int | None = None
 
-    def is_over(self) -> bool:
-        """Whether the store takes more, be it needed or not."""
-        return self._objects.packed_bytes() > self._max_bytes
+    def is_over(self, more_bytes: int = 0) -> bool:
+        """Whether the store takes more, or would with so many bytes; be it needed or not."""
+        return self._objects.packed_bytes() + more_bytes > self._max_bytes
 
     def excess_bytes(self) -> int:
         """Give how much has to go for the store not to be above the cap any more."""

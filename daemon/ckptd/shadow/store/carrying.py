@@ -21,7 +21,7 @@ from ckptd.shadow.objects.pack import HashOnly, PackWriter
 from ckptd.shadow.record.info import write_info_tree
 from ckptd.shadow.record.oplog import Intent, Outcome
 from ckptd.shadow.restore.crew import Crew
-from ckptd.shadow.restore.space import free_bytes, has_plenty, missing_bytes, used_bytes
+from ckptd.shadow.restore.space import free_bytes, free_files, has_plenty, missing_bytes, used_bytes
 from ckptd.shadow.restore.writer import BATCH_STEPS, RestoreWriter, sync
 from ckptd.shadow.restore.writer import Outcome as Written
 from ckptd.shadow.scan.exclusion import Exclusion
@@ -122,7 +122,12 @@ class Carrier:
             pack.abort()
 
     def _plain_bytes(self) -> int:
-        """Tell how much of what is small may go into the safety checkpoint as it is, to be deflated at leisure."""
+        """Tell how much of what is small may go into the safety checkpoint as it is, to be deflated at leisure.
+
+        Nothing where that would bring the store above its cap: history would go for it.
+        """
+        if self._repo.cap.is_over(_PLAIN_BYTES):
+            return 0
         try:
             folder = os.open(self._repo.objects.pack_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -215,13 +220,13 @@ class Carrier:
         repo = self._repo
         root_fd = open_root(repo)
         try:
-            free = free_bytes(root_fd)
+            free, files = free_bytes(root_fd), free_files(root_fd)
         finally:
             os.close(root_fd)
         if free is None:
             return False
         size_of = partial(_size_in, content)
-        if has_plenty(steps, free, size_of):
+        if has_plenty(steps, free, files, size_of):
             return True
         missing = missing_bytes(
             steps, free, lambda path: used_bytes(os.path.join(repo.worktree, path)), size_of, BATCH_STEPS

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from ckpt_protocol.store import PrunedStore, PruneResult, UsageResult
+from ckpt_protocol.store import PrunedStore, PruneResult, StoreUsage, UsageResult
 from ckpt_protocol.structs import Worktree, from_wire, to_wire
 from ckpt_protocol.wirepath import to_text
 from ckpt_protocol.worktree import AdoptResult, ListResult, Workspace
@@ -139,14 +139,17 @@ class ShadowCatalog:
         return Steps(self._usage(checkpoint_dir, worktree_path), Asker.of_the_daemon(), "look at the stores")
 
     def _usage(self, checkpoint_dir: bytes, worktree_path: bytes | None) -> Pieces[UsageResult]:
-        found, damaged = [], []
+        found: list[StoreUsage] = []
+        damaged = []
         for folder, metadata in _stores(checkpoint_dir):
             yield False
             if isinstance(metadata, DomainError):
                 damaged.append(to_wire(folder))
             elif worktree_path in (None, metadata.path):
                 keep, now_s = self._settings.keep, self._clock()
-                found.append((yield from usage_of(folder, metadata, _state_of(metadata), keep, now_s)))
+                one = yield from usage_of(folder, metadata, _state_of(metadata), keep, now_s)
+                if one is not None:
+                    found.append(one)
         if worktree_path is not None and not found:
             raise _not_tracked(checkpoint_dir, worktree_path)
         return UsageResult(

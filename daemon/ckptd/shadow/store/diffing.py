@@ -46,6 +46,7 @@ class Snapshot:
         self.from_id: Final = lookup.resolve(_from(params))
         # What cannot be read is told before anything is looked at.
         lookup.open(self.from_id)
+        self.is_open = True
         self.fresh: Final = SpoolSink(os.path.join(repository.folder, b"ckpt"))
         try:
             scan = repository.scan(self.fresh, cancelled=asker.is_cancelled, progress=asker.hashing())
@@ -57,6 +58,7 @@ class Snapshot:
     def close(self) -> None:
         """Let go of what is kept; may be called again."""
         self.fresh.close()
+        self.is_open = False
 
 
 class Patches:

@@ -145,7 +145,8 @@ class Housekeeper:
             return True
         try:
             if self._under_way is None:
-                chore = None if self._repo.collecting else next_chore(self._look())
+                is_asked = self._repo.collecting or self._repo.weighing
+                chore = None if is_asked else next_chore(self._look())
                 if chore is None:
                     return False
                 self._presses = chore in (Chore.THIN, Chore.COLLECT) and self._is_pressed()

@@ -1,6 +1,8 @@
 """The operations of one worktree, as the core calls them."""
 
 from collections.abc import Callable
+from typing import Final
+from weakref import ref
 
 from ckpt_protocol import checkpoint, store, worktree
 from ckpt_protocol.structs import CheckpointRecord, Worktree
@@ -26,6 +28,8 @@ from ckptd.shadow.trees.compare import compare
 
 __all__ = ["StoreWriter"]
 
+_MOST_SNAPSHOTS: Final = 4
+
 
 class StoreWriter:
     """Fulfils the core's Writer for one store."""
@@ -39,6 +43,7 @@ class StoreWriter:
         self._dropper = Dropper(repository)
         self._housekeeper = Housekeeper(repository, self._thinner)
         self._collection: Collection | None = None
+        self._snapshots: list[ref[Snapshot]] = []
 
     def check_place(self, place: Worktree) -> None:
         """Compare the client's view of the worktree with ours; raises DomainError ``identity_mismatch``."""
@@ -107,6 +112,8 @@ class StoreWriter:
 
     def thin(self, params: store.ThinParams, caller: AskerLike) -> Steps[store.ThinResult]:
         """Begin to remove the checkpoints that go by rule."""
+        # What housekeeping removes meanwhile would have to be weighed again.
+        self._housekeeper.stop()
         asker = Asker(caller)
         return Steps(self._thinner.thin(params, asker), asker, "thinning")
 
@@ -119,9 +126,17 @@ class StoreWriter:
         """Do a little of what keeps the store small and quick; tell whether there is more."""
         return self._housekeeper.tend(is_wanted, at_most_s)
 
-    def snapshot(self, params: checkpoint.DiffParams, caller: AskerLike) -> Snapshot:
-        """Look at the worktree for a patch that leads to it; nothing of the store changes."""
-        return Snapshot(self._repo, params, Asker(caller))
+    def snapshot(self, params: checkpoint.DiffParams, caller: AskerLike) -> Snapshot | None:
+        """Look at the worktree for a patch that leads to it; nothing of the store changes.
+
+        None while there are several that are not closed: what each keeps takes room.
+        """
+        self._snapshots = [one for one in self._snapshots if (found := one()) is not None and found.is_open]
+        if len(self._snapshots) >= _MOST_SNAPSHOTS:
+            return None
+        made = Snapshot(self._repo, params, Asker(caller))
+        self._snapshots.append(ref(made))
+        return made
 
     def status(self, params: worktree.StatusParams, caller: AskerLike) -> worktree.StatusResult:
         """Compare the worktree with head; nothing of the store changes."""

@@ -116,6 +116,8 @@ class Repository:
         """Above 0 where it has grown so far above its cap that housekeeping must not wait for a rest; as Cap has it."""
         self.collecting = False
         """Whether a collection is under way: it alone replaces packs then."""
+        self.weighing = False
+        """Whether somebody has asked for thinning: nothing that is weighed is to go meanwhile by itself."""
         self._written_s = 0.0
         self._unwritten = False
         self.is_strewn = False

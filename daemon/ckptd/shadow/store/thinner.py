@@ -32,7 +32,11 @@ class Thinner:
         known = self._known_answer(params.token)
         if known is not None:
             return known
-        weights = yield from self._weighing(asker)
+        self._repo.weighing = True
+        try:
+            weights = yield from self._weighing(asker)
+        finally:
+            self._repo.weighing = False
         # The same request may have been sent again, and have come to its end before.
         known = self._known_answer(params.token)
         if known is not None:

@@ -26,8 +26,11 @@ __all__ = ["usage_of"]
 
 def usage_of(
     folder: bytes, metadata: Metadata, state: Literal["ok", "missing", "unreachable"], keep: Keep, now_s: float
-) -> Pieces[StoreUsage]:
-    """Tell of one store, in pieces; a checkpoint that cannot be read is counted as that. Raises DomainError."""
+) -> Pieces[StoreUsage | None]:
+    """Tell of one store, in pieces; a checkpoint that cannot be read is counted as that. None: it has been deleted.
+
+    Raises DomainError.
+    """
     objects, refs = ObjectStore(folder), Refs(folder)
     try:
         lookup = Lookup(objects, CheckpointIds(refs))
@@ -49,7 +52,7 @@ def usage_of(
         newest = known[-1] if known else None
         fixed = {lookup.head(), *lookup.tags_by_id(), newest and newest.id}
         frees = yield from spared_bytes(objects, known, {one for one in fixed if one}, keep, now_s)
-        return StoreUsage(
+        found = StoreUsage(
             path=metadata.worktree,
             store=to_wire(folder),
             state=state,
@@ -63,6 +66,8 @@ def usage_of(
             files=_files_of_last_save(folder),
             thinning_frees=frees,
         )
+        # Deleted between two pieces it would look damaged.
+        return found if os.path.lexists(os.path.join(folder, b"ckpt")) else None
     finally:
         objects.close()
 
