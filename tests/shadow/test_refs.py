@@ -444,7 +444,8 @@ def pieces_of_a_packing(bare: Bare, oid: bytes) -> int:
 @pytest.mark.parametrize("by", ["us", "git", "a save", "nobody"])
 def test_whoever_comes_in_between_any_two_pieces_of_a_packing_is_heeded(bare: Bare, ids: list[bytes], by: str):
     number = pieces_of_a_packing(bare, ids[0])
-    for at in range(number):
+    # All of those that read and write; the others each unlink a file.
+    for at in sorted({*range(8), *range(8, number, 9), *range(number - 3, number)}):
         refs = Refs(bare.folder)
         refs.delete(range(1, 1000))
         loose(bare, range(1, 121), ids[0])
