@@ -19,6 +19,7 @@ from ckpt_protocol.checkpoint import DropParams
 from ckpt_protocol.store import GcParams, GcResult
 from ckptd.core.ports import Caller
 from ckptd.errors import DomainError
+from ckptd.shadow.objects import surveying
 from ckptd.shadow.objects.deltas import WORTH_BYTES, Candidates, delta_candidates
 from ckptd.shadow.objects.failpoint import listen
 from ckptd.shadow.objects.pieces import drained
@@ -518,6 +519,52 @@ def test_it_can_be_called_off(history):
     with pytest.raises(DomainError, match="cut off"):
         run.step()
     assert gc(history).packs_after == 1
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_is_in_two_large_packs_is_in_one_afterwards(desk, monkeypatch, damaged):
+    monkeypatch.setattr(surveying, "SMALL_BYTES", 1000)
+    content = {b"f%d" % number: os.urandom(1000) for number in range(40)}
+    for path, data in content.items():
+        desk.write(path, data)
+    desk.save()
+    (first,) = desk.repo.objects.pack_sizes
+    # Two that are in one together.
+    desk.store_again([b"f%d" % number for number in range(20)])
+    desk.store_again([b"f%d" % number for number in range(20, 40)])
+    assert desk.repo.objects.packed_bytes() > 80_000
+    if damaged:
+        # Then the others are what is left of it.
+        os.chmod(first + b".pack", 0o600)
+        with open(first + b".pack", "r+b") as file:
+            file.seek(20_000)
+            file.write(bytes(2000))
+        desk.damaged = True
+    gc(desk)
+    if not damaged:
+        assert desk.repo.objects.packed_bytes() < 45_000
+        assert desk.repo.objects.pack_count == 1
+        verify(desk.folder)
+    for path, data in content.items():
+        assert desk.cat("#1", path) == data
+
+
+def test_packs_that_only_share_something_stay_as_they_are(desk, monkeypatch):
+    monkeypatch.setattr(surveying, "SMALL_BYTES", 1000)
+    for number in range(40):
+        desk.write(b"f%d" % number, os.urandom(1000))
+    desk.save()
+    desk.write(b"own", os.urandom(5000))
+    desk.save()
+    before = set(desk.repo.objects.pack_sizes)
+    gc(desk)
+    assert set(desk.repo.objects.pack_sizes) == before
+    # All of it is somewhere else, in one or the other.
+    desk.store_again([b"f1", b"f2", b"own"])
+    assert desk.repo.objects.packed_bytes() > 54_000
+    gc(desk)
+    assert desk.repo.objects.packed_bytes() < 50_000
+    verify(desk.folder)
 
 
 def test_another_one_takes_over_and_closing_ends_it(history):

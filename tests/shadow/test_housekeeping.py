@@ -535,6 +535,22 @@ def test_what_may_not_go_is_no_reason_to_press(capped):
     assert len(capped.list(limit=500).checkpoints) == 52
 
 
+def test_what_a_killed_process_has_left_twice_goes_where_space_is_short(desk, monkeypatch):
+    monkeypatch.setattr(surveying, "SMALL_BYTES", 1000)
+    desk.configure(keep=Keep(max_bytes=60_000))
+    files = [b"f%d" % number for number in range(40)]
+    for path in files:
+        desk.write(path, os.urandom(1000))
+    desk.save()
+    desk.store_again(files)
+    desk.write(b"more", b"1")
+    desk.save()
+    assert desk.repo.objects.packed_bytes() > 80_000
+    tend(desk)
+    assert desk.repo.objects.packed_bytes() < 50_000
+    verify(desk.folder)
+
+
 def test_packs_are_made_new_in_slices(capped):
     """However much there is to copy: what stands beside what it replaces is a slice."""
     for number in range(30):

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from typing import Final, NamedTuple
 
 from ckptd.errors import DomainError, from_os_error
 from ckptd.shadow.objects.packfile import PackFile
+from ckptd.shadow.objects.packindex import PackIndex
 from ckptd.shadow.objects.pieces import Pieces
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "slices",
     "small_beside_others",
     "survey",
+    "twins",
 ]
 
 SMALL_BYTES: Final = 64 * 1024 * 1024
@@ -152,7 +155,7 @@ def slices(packs: Iterable[PackFacts], free_bytes: int, slice_bytes: int, spare_
     With ``spare_bytes`` it is only done as far as it is worth it, or as that many bytes have to go.
     """
     ready = [one for one in packs if one.why_left is None]
-    small = [one for one in ready if one.size <= min(SMALL_BYTES, slice_bytes // 2)]
+    small = [one for one in ready if _is_small(one, slice_bytes)]
     dead = sorted((one for one in ready if one.dead), key=_cost)
     chosen = {one.stem: one for one in (dead if spare_bytes is None else _worth(dead, spare_bytes))}
     chosen |= {one.stem: one for one in small if len(small) > 1}
@@ -166,6 +169,59 @@ def slices(packs: Iterable[PackFacts], free_bytes: int, slice_bytes: int, spare_
         if len(group) > 1 or group[0].dead:
             groups.append([one.stem for one in group])
     return Slices([group for group in groups if group], [one.stem for one in left])
+
+
+def twins(
+    packs: Iterable[PackFacts], is_needed: Callable[[bytes], bool], slice_bytes: int, room: int, spare_bytes: int | None
+) -> Pieces[list[list[bytes]]]:
+    """Find packs of which others have all that is needed, as a process leaves them that is killed before they go.
+
+    Give groups to be rewritten together, so that one copy of each object is left, which is proved to be whole. Small
+    packs are rewritten together anyway. ``room`` bytes are free, ``spare_bytes`` as slices() has it. Raises
+    DomainError where an index cannot be read.
+    """
+    ready = {
+        one.stem: one for one in packs if one.why_left is None and one.live_bytes and not _is_small(one, slice_bytes)
+    }
+    by_size = sorted(ready, key=lambda stem: (ready[stem].size, stem))
+    with ExitStack() as opened:
+        indexes = {stem: opened.enter_context(closing(PackIndex(stem + b".idx"))) for stem in by_size}
+        groups: list[set[bytes]] = []
+        going: set[bytes] = set()
+        for stem in by_size:
+            yield False
+            others = [indexes[other] for other in reversed(by_size) if other != stem and other not in going]
+            holders = yield from _holders(indexes[stem], others, is_needed)
+            copied = sum(ready[holder].live_bytes for holder in holders)
+            worth = spare_bytes is None or spare_bytes > 0 or ready[stem].live_bytes * _WORTH_SHARE >= copied
+            if holders and worth and copied + _MARGIN_BYTES < room:
+                going.add(stem)
+                group = {stem, *holders}
+                for other in [one for one in groups if one & group]:
+                    groups.remove(other)
+                    group |= other
+                groups.append(group)
+    return [sorted(group) for group in groups]
+
+
+def _holders(
+    index: PackIndex, others: Sequence[PackIndex], is_needed: Callable[[bytes], bool]
+) -> Pieces[frozenset[bytes]]:
+    """Give the packs that have what is needed of one; none where something is in no other."""
+    holders: set[bytes] = set()
+    for part in index.parts():
+        for oid, _, _ in part:
+            if is_needed(oid):
+                holder = next((other for other in others if other.find(oid) is not None), None)
+                if holder is None:
+                    return frozenset()
+                holders.add(holder.path[: -len(b".idx")])
+        yield False
+    return frozenset(holders)
+
+
+def _is_small(pack: PackFacts, slice_bytes: int) -> bool:
+    return pack.size <= min(SMALL_BYTES, slice_bytes // 2)
 
 
 def _cost(pack: PackFacts) -> tuple[float, int, bytes]:

@@ -22,7 +22,7 @@ from ckptd.shadow.objects.merge import Around, free_bytes, making_deltas, replac
 from ckptd.shadow.objects.packcheck import loose_objects
 from ckptd.shadow.objects.pieces import Pieces, drained
 from ckptd.shadow.objects.rewrite import Rewrite, hide_indexes_over_packs
-from ckptd.shadow.objects.surveying import PackFacts, left_overs, slices, survey
+from ckptd.shadow.objects.surveying import PackFacts, left_overs, slices, survey, twins
 from ckptd.shadow.objects.users import can_tell, user_of
 from ckptd.shadow.scan.entry import OID
 from ckptd.shadow.scan.model import DirNode, new_nodes
@@ -231,6 +231,11 @@ class Collection:
         cap = self._repo.cap
         spare = cap.excess_bytes() if self._sparing else None
         self._is_urgent = bool(spare)
+        # Nothing in them can go, and yet half of it is too much.
+        same = yield from twins(packs, self._is_needed, cap.slice_bytes, free_bytes(self._repo.objects), spare)
+        for group in same:
+            yield from self._rewrite_group(group)
+        packs = [one for one in packs if not any(one.stem in group for group in same)]
         groups = slices(packs, free_bytes(self._repo.objects), cap.slice_bytes, spare)
         if groups.too_large:
             self._notes.append(f"{len(groups.too_large)} packs are too large to be copied into the space that is free")
