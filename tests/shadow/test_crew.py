@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -50,7 +51,7 @@ def noting(crew: Crew, waits_s: list[float], threads: list[int], kind: str = "un
         threads.append(threading.get_ident())
         crew.note(kind, wait_s)
 
-    return [lambda wait_s=wait_s: note(wait_s) for wait_s in waits_s]  # type: ignore[misc]
+    return [partial(note, wait_s) for wait_s in waits_s]
 
 
 def test_helpers_come_when_what_is_waited_for_takes_long():

@@ -434,6 +434,18 @@ def test_what_is_dropped_after_a_packing_that_was_left_does_not_come_back_with_t
     synced.clear()
     refs.delete([2])
     assert synced == []
+    # One that is dropped in the middle of a packing is not the last that goes.
+    loose(bare, range(201, 321), ids[0])
+    packing = refs.pack(1)
+    while len(os.listdir(folder_of(bare))) > 100:
+        next(packing)
+    refs.delete([201])
+    while len(os.listdir(folder_of(bare))) > 40:
+        next(packing)
+    packing.close()
+    synced.clear()
+    refs.delete([202])
+    assert synced != []
 
 
 def pieces_of_a_packing(bare: Bare, oid: bytes) -> int:

@@ -243,8 +243,9 @@ class Refs:
             self._packed_refs.rewrite(loose)
         self._listed = _Listed(None, {}, frozenset())
         folders = {os.path.dirname(os.path.join(self._git_dir, ref)) for ref in loose}
-        self._unsynced |= folders
         for ref in loose:
+            # Each time: what is dropped in between syncs what had gone by then.
+            self._unsynced |= folders
             # A file that goes takes a millisecond on some disks.
             self._unlink([ref], durable=False)
             yield False
